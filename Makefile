@@ -1,0 +1,40 @@
+# One command each; every one of them sets up what it needs in .venv on its first run.
+#
+#   make book     execute the chapters that changed and build the site: _build/html/index.html
+#   make test     unit, property, notebook and site tests
+#   make lab      JupyterLab on the notebooks
+#   make serve    the site at http://localhost:8000
+#   make clean    delete _build;  make distclean: .venv too
+
+PYTHON ?= $(firstword $(foreach name,python3.11 python3,$(if $(shell command -v $(name)),$(name))) python3)
+PORT   ?= 8000
+JOBS   ?= 2
+BIN    := .venv/bin
+
+.DEFAULT_GOAL := book
+.PHONY: book test lab serve clean distclean environment lint
+
+environment:
+	@$(PYTHON) tools/environment.py
+
+book: environment
+	@$(BIN)/python tools/build.py --jobs $(JOBS)
+
+test: environment lint
+	@$(BIN)/python -m pytest $(PYTEST)
+
+lint: environment
+	@$(BIN)/ruff check .
+
+lab: environment
+	@$(BIN)/jupyter-lab --notebook-dir=notebooks
+
+serve: book
+	@echo "the book is at http://localhost:$(PORT) (end with Ctrl-C)"
+	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
+
+clean:
+	rm -rf _build
+
+distclean: clean
+	rm -rf .venv *.egg-info

