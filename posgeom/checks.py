@@ -15,12 +15,16 @@ def generator(rng: np.random.Generator | int) -> np.random.Generator:
     ``None`` is refused: a result of this book can always be drawn again.
     """
     if rng is None:
-        raise ValueError("rng is None: pass a numpy.random.Generator or an integer seed, so that the draw can be repeated")
+        raise ValueError(
+            "rng is None: pass a numpy.random.Generator or an integer seed, so that the draw can be repeated"
+        )
     return np.random.default_rng(rng)
 
 
 def positive_int(value: int, name: str, *, minimum: int = 1) -> int:
-    """``value`` as a plain int, or a ``ValueError`` that names it when it is not an integer >= ``minimum``."""
+    """``value`` as a plain int, or a ``ValueError`` that names it when it is not an integer >=
+    ``minimum``.
+    """
     try:
         number = operator.index(value)
     except TypeError:
@@ -31,7 +35,9 @@ def positive_int(value: int, name: str, *, minimum: int = 1) -> int:
 
 
 def finite_matrix(x: np.ndarray, name: str) -> np.ndarray:
-    """``x`` as a float64 matrix of finite numbers, or a ``ValueError`` that names the first entry at fault."""
+    """``x`` as a float64 matrix of finite numbers, or a ``ValueError`` that names the first entry at
+    fault.
+    """
     matrix = np.asarray(x)
     if matrix.ndim != 2:
         raise ValueError(f"{name} must be a matrix (2 axes), not an array of shape {matrix.shape}")
@@ -46,7 +52,9 @@ def finite_matrix(x: np.ndarray, name: str) -> np.ndarray:
 
 
 def points(P: np.ndarray, name: str = "P") -> np.ndarray:
-    """``P`` as ``(n, d)`` float64, one row a position; ``ValueError`` for another shape or an entry not finite."""
+    """``P`` as ``(n, d)`` float64, one row a position; ``ValueError`` for another shape or an entry not
+    finite.
+    """
     P = finite_matrix(P, name)
     if P.shape[0] == 0:
         raise ValueError(f"{name} has no rows: it needs one row for each position")
@@ -56,7 +64,8 @@ def points(P: np.ndarray, name: str = "P") -> np.ndarray:
 def square_dissimilarity(x: np.ndarray, name: str, *, rtol: float = 1e-8) -> np.ndarray:
     """``x`` as an ``(n, n)`` float64 dissimilarity: symmetric, non-negative, finite, zero on the diagonal.
 
-    Asymmetry and a non-zero diagonal up to ``rtol`` times the largest entry pass as rounding, and are removed.
+    Asymmetry and a non-zero diagonal up to ``rtol`` times the largest entry pass as rounding, and are
+    removed.
 
     Raises
     ------

@@ -29,7 +29,8 @@ def hellinger_distances(x) -> np.ndarray:
 
     Returns
     -------
-    ``(n, n)`` float64, symmetric, zero diagonal, in [0, sqrt(2)]. Equal distributions are at distance exactly 0.
+    ``(n, n)`` float64, symmetric, zero diagonal, in [0, sqrt(2)]. Equal distributions are at distance exactly
+    0.
 
     Notes
     -----
@@ -40,7 +41,8 @@ def hellinger_distances(x) -> np.ndarray:
     Raises
     ------
     ValueError
-        for a position without any weight (named), a negative, infinite or NaN weight, or another number of axes.
+        for a position without any weight (named), a negative, infinite or NaN weight, or another number of
+        axes.
     """
     roots = _root_distributions(x)
     squared = _squared_distances(roots)
@@ -50,7 +52,8 @@ def hellinger_distances(x) -> np.ndarray:
 def fisher_rao_distances(x) -> np.ndarray:
     """Geodesic distances between the rows of ``x`` on the statistical manifold of all distributions.
 
-    .. math:: d_{FR}(i, j) = 2 \\arccos \\sum_v \\sqrt{\\mu_{iv} \\mu_{jv}} = 4 \\arcsin\\bigl(d_H(i, j) / 2\\bigr)
+    .. math:: d_{FR}(i, j) = 2 \\arccos \\sum_v \\sqrt{\\mu_{iv} \\mu_{jv}} = 4 \\arcsin\\bigl(d_H(i, j) /
+    2\\bigr)
 
     The second form is the one computed: it keeps its digits for close rows. Arguments and errors as for
     :func:`hellinger_distances`. Range [0, pi]: the arc, where the Hellinger distance is the chord.
@@ -76,13 +79,17 @@ def _root_distributions(x) -> csr_matrix:
     else:
         weights = csr_matrix(checks.finite_matrix(weights, "x"))
     if not np.isfinite(weights.data).all():
-        raise ValueError(f"x holds a weight that is not finite at {_first_position(weights, ~np.isfinite(weights.data))}")
+        raise ValueError(
+            f"x holds a weight not finite at {_first_position(weights, ~np.isfinite(weights.data))}"
+        )
     if (weights.data < 0).any():
         raise ValueError(f"x holds a negative weight at {_first_position(weights, weights.data < 0)}")
     if weights.shape[0] == 0:
         raise ValueError("x has no rows: it needs one row for each position")
     # Dividing by the largest weight first keeps the sums of very large or very small weights finite.
-    largest = np.asarray(weights.max(axis=1).todense()).ravel() if weights.shape[1] else np.zeros(weights.shape[0])
+    largest = (
+        np.asarray(weights.max(axis=1).todense()).ravel() if weights.shape[1] else np.zeros(weights.shape[0])
+    )
     empty = np.flatnonzero(largest == 0)
     if empty.size:
         raise ValueError(

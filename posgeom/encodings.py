@@ -29,7 +29,8 @@ __all__ = [
 def sinusoidal(n: int, d: int, base: float = 10000.0) -> np.ndarray:
     """The sinusoidal encoding (Vaswani et al. 2017, section 3.5), ``(n, d)``.
 
-    ``P[i, 2k] = sin(i / base^(2k/d))`` and ``P[i, 2k+1] = cos(i / base^(2k/d))``; for odd ``d`` the last sine has no cosine.
+    ``P[i, 2k] = sin(i / base^(2k/d))`` and ``P[i, 2k+1] = cos(i / base^(2k/d))``; for odd ``d`` the last sine
+    has no cosine.
     """
     n, d = checks.positive_int(n, "n"), checks.positive_int(d, "d")
     pairs = np.arange((d + 1) // 2)
@@ -40,21 +41,26 @@ def sinusoidal(n: int, d: int, base: float = 10000.0) -> np.ndarray:
 
 
 def random_gaussian(n: int, d: int, *, std: float = 1.0, rng: np.random.Generator | int) -> np.ndarray:
-    """``(n, d)`` independent normal entries of mean 0 and standard deviation ``std``: an encoding without any order."""
+    """``(n, d)`` independent normal entries of mean 0 and standard deviation ``std``: an encoding without any
+    order.
+    """
     n, d = checks.positive_int(n, "n"), checks.positive_int(d, "d")
     return checks.generator(rng).normal(0.0, _positive(std, "std"), (n, d))
 
 
 def learned(n: int, d: int, *, std: float = 0.02, rng: np.random.Generator | int) -> np.ndarray:
-    """A learned table before training, ``(n, d)``: BERT's initialisation, normal with standard deviation 0.02 (Devlin et al. 2019)."""
+    """A learned table before training, ``(n, d)``: BERT's normal initialisation, standard deviation 0.02
+    (Devlin et al. 2019).
+    """
     return random_gaussian(n, d, std=std, rng=rng)
 
 
 def alibi_slopes(n_heads: int) -> np.ndarray:
-    """The slopes of ALiBi's heads as in its reference code (Press et al. 2022), ``(n_heads,)``, each in (0, 1).
+    """The slopes of ALiBi's heads as in its reference code (Press et al. 2022), ``(n_heads,)``, each in (0,
+    1).
 
-    For a power of two: ``2^(-8/h), 2^(-16/h), ..., 2^(-8)``. For any other number, those of the largest power of
-    two below, then every second slope of the power of two above, from its first on.
+    For a power of two: ``2^(-8/h), 2^(-16/h), ..., 2^(-8)``. For any other number, those of the largest power
+    of two below, then every second slope of the power of two above, from its first on.
     """
     n_heads = checks.positive_int(n_heads, "n_heads")
     below = 1 << (n_heads.bit_length() - 1)
@@ -72,7 +78,9 @@ def alibi_distances(n: int, slope: float = 1.0) -> np.ndarray:
 
 
 def rope_frequencies(d: int, base: float = 10000.0) -> np.ndarray:
-    """RoPE's angular frequencies ``theta_k = base^(-2k/d)``, ``(d/2,)`` radians a position (Su et al. 2021)."""
+    """RoPE's angular frequencies ``theta_k = base^(-2k/d)``, ``(d/2,)`` radians a position (Su et al.
+    2021).
+    """
     d = checks.positive_int(d, "d", minimum=2)
     if d % 2:
         raise ValueError(f"d must be even for RoPE, which rotates pairs of coordinates, not {d}")
@@ -85,8 +93,8 @@ def rope_distances(n: int, d: int, base: float = 10000.0) -> np.ndarray:
     .. math:: e_{ij} = \\sqrt{2 - \\tfrac{4}{d} \\sum_k \\cos((i - j) \\theta_k)}
                      = \\sqrt{\\tfrac{8}{d} \\sum_k \\sin^2((i - j) \\theta_k / 2)}
 
-    The second form, which keeps its digits for small angles, is the one computed. It is ``sqrt(2/d)`` times the
-    distance between sinusoidal encodings of the same width and base.
+    The second form, which keeps its digits for small angles, is the one computed. It is ``sqrt(2/d)`` times
+    the distance between sinusoidal encodings of the same width and base.
     """
     n = checks.positive_int(n, "n")
     half_angles = np.outer(np.arange(n), rope_frequencies(d, base)) / 2.0
@@ -108,8 +116,8 @@ def apply_rope(
     base
         of the frequencies ``theta_k = base^(-2k/d)``.
     layout
-        which coordinates are a pair: ``"interleaved"`` (0, 1), (2, 3), ... as in the paper; ``"half"`` (0, d/2),
-        (1, d/2 + 1), ... as in GPT-NeoX and LLaMA.
+        which coordinates are a pair: ``"interleaved"`` (0, 1), (2, 3), ... as in the paper; ``"half"`` (0,
+        d/2), (1, d/2 + 1), ... as in GPT-NeoX and LLaMA.
 
     Returns
     -------
@@ -120,7 +128,9 @@ def apply_rope(
         raise ValueError(f"x must have shape (..., n, d), not {x.shape}")
     positions = np.asarray(positions, dtype=np.float64)
     if positions.shape != (x.shape[-2],):
-        raise ValueError(f"positions must have shape ({x.shape[-2]},), one for each row of x, not {positions.shape}")
+        raise ValueError(
+            f"positions must have shape ({x.shape[-2]},), one for each row of x, not {positions.shape}"
+        )
     first, second = _pair_slices(x.shape[-1], layout)
     angles = np.outer(positions, rope_frequencies(x.shape[-1], base))
     cosine, sine = np.cos(angles), np.sin(angles)
@@ -138,24 +148,30 @@ def _pair_slices(d: int, layout: str) -> tuple[slice, slice]:
     raise ValueError(f"layout must be 'interleaved' or 'half', not {layout!r}")
 
 
-def t5_buckets(n: int, *, n_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True) -> np.ndarray:
+def t5_buckets(
+    n: int, *, n_buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
+) -> np.ndarray:
     """T5's bucket of each relative position ``j - i`` (query i, key j), ``(n, n)`` ints in [0, n_buckets).
 
-    Half of a side's buckets hold one lag each; the others grow geometrically up to ``max_distance``, and the last
-    holds all beyond (Raffel et al. 2020). With ``bidirectional``, keys after the query have the upper half of the
-    buckets; without, they share bucket 0.
+    Half of a side's buckets hold one lag each; the others grow geometrically up to ``max_distance``, and the
+    last holds all beyond (Raffel et al. 2020). With ``bidirectional``, keys after the query have the upper
+    half of the buckets; without, they share bucket 0.
     """
     n = checks.positive_int(n, "n")
     n_buckets = checks.positive_int(n_buckets, "n_buckets", minimum=4 if bidirectional else 2)
     if bidirectional and n_buckets % 2:
-        raise ValueError(f"n_buckets must be even when bidirectional, one half for each side, not {n_buckets}")
+        raise ValueError(
+            f"n_buckets must be even when bidirectional, one half for each side, not {n_buckets}"
+        )
     side = n_buckets // 2 if bidirectional else n_buckets
     exact = side // 2
     max_distance = checks.positive_int(max_distance, "max_distance", minimum=exact + 1)
     relative = np.arange(n)[None, :] - np.arange(n)[:, None]
     lag = np.abs(relative) if bidirectional else np.maximum(-relative, 0)
     growth = np.log(np.maximum(lag, 1) / exact) / math.log(max_distance / exact)
-    bucket = np.where(lag < exact, lag, np.minimum(exact + np.floor(growth * (side - exact)).astype(int), side - 1))
+    bucket = np.where(
+        lag < exact, lag, np.minimum(exact + np.floor(growth * (side - exact)).astype(int), side - 1)
+    )
     return bucket + side * (relative > 0) if bidirectional else bucket
 
 

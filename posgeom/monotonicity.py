@@ -14,9 +14,9 @@ ROWS_AT_ONCE = 1 << 21
 def violation_rate(E: np.ndarray) -> float:
     """The share of triples in which the nearer position is farther away.
 
-    Over all triples of distinct i, j, k with ``|i - j| < |i - k|``, the share with ``E[i, j] > E[i, k]``. Equal
-    dissimilarities are no violation. 0 for every increasing function of ``|i - j|``; 1/2 in expectation for an
-    exchangeable encoding without ties.
+    Over all triples of distinct i, j, k with ``|i - j| < |i - k|``, the share with ``E[i, j] > E[i, k]``.
+    Equal dissimilarities are no violation. 0 for every increasing function of ``|i - j|``; 1/2 in expectation
+    for an exchangeable encoding without ties.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ def violation_rate(E: np.ndarray) -> float:
     Notes
     -----
     Exact, in O(n^2 log n): for each i the other positions are put in order of lag, and the violations are the
-    inversions of that sequence, counted while merging. The two positions at one lag are put in rising order, so
-    that they count neither for nor against.
+    inversions of that sequence, counted while merging. The two positions at one lag are put in rising order,
+    so that they count neither for nor against.
     """
     E = checks.square_dissimilarity(E, "E")
     n = len(E)

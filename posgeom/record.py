@@ -1,9 +1,9 @@
 """Numbers that the prose quotes and the tests check.
 
-A number in the book is never typed: a cell computes it and calls :func:`record`, which does two things at once.
-The page gets it, in the output format that MyST-NB's ``glue`` reads, so prose can write ``{glue:text}`name:.3f```.
-And the run's file gets it: the JSON file that the environment variable ``POSGEOM_RECORDS`` names maps every
-recorded name to its value, unit and tolerance.
+A number in the book is never typed: a cell computes it and calls :func:`record`, which does two things at
+once. The page gets it, in the output format that MyST-NB's ``glue`` reads, so prose can write
+``{glue:text}`name:.3f```. And the run's file gets it: the JSON file that the environment variable
+``POSGEOM_RECORDS`` names maps every recorded name to its value, unit and tolerance.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def record(
     name
         a Python identifier in lower case, unique in its notebook.
     value
-        a number, truth value or string (numpy scalars and arrays of one element count as the number they hold).
+        a number, truth value or string (numpy scalars and arrays of one element count as the number they
+        hold).
     unit
         what the number is measured in, e.g. ``"nats"``.
     tol
@@ -40,7 +41,8 @@ def record(
     Raises
     ------
     ValueError
-        for a name that is no lower-case identifier, a value of another kind, NaN or infinity, a negative ``tol``.
+        for a name that is no lower-case identifier, a value of another kind, NaN or infinity, a negative
+        ``tol``.
     """
     if not (isinstance(name, str) and name.isidentifier() and name == name.lower()):
         raise ValueError(f"name must be a lower-case Python identifier such as 'cmds_stress', not {name!r}")
@@ -55,7 +57,9 @@ def _plain(name: str, value: object) -> float | int | bool | str:
     if isinstance(value, np.ndarray | np.generic) and value.size == 1:
         value = value.item()
     if not isinstance(value, bool | int | float | str):
-        raise ValueError(f"value of {name!r} must be a number, a truth value or a string, not {type(value).__name__}")
+        raise ValueError(
+            f"value of {name!r} must be a number, a truth value or a string, not {type(value).__name__}"
+        )
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"value of {name!r} is {value}: a page cannot quote it")
     return value

@@ -26,7 +26,8 @@ def stress(E: np.ndarray, D: np.ndarray, *, scale: str = "none") -> float:
         ``(n, n)`` dissimilarities of the encoding and of the corpus.
     scale
         ``"none"``: s = 1, the paper's. ``"optimal"``: s is :func:`optimal_scale`, which leaves
-        ``1 - <e, d>^2 / (<e, e> <d, d>)``: the units of the encoding no longer matter, and the value is in [0, 1].
+        ``1 - <e, d>^2 / (<e, e> <d, d>)``: the units of the encoding no longer matter, and the value is in
+        [0, 1].
 
     Returns
     -------
@@ -46,7 +47,9 @@ def stress(E: np.ndarray, D: np.ndarray, *, scale: str = "none") -> float:
 
 
 def optimal_scale(E: np.ndarray, D: np.ndarray) -> float:
-    """The scale ``s = <e, d> / <e, e>`` that minimises ``sum (s e - d)^2``; 1.0 for an ``E`` of zeros, where all are equal."""
+    """The scale ``s = <e, d> / <e, e>`` of least ``sum (s e - d)^2``; 1.0 for an ``E`` of zeros, where all
+    are equal.
+    """
     return _scale(*_pairs(E, D))
 
 
@@ -55,9 +58,10 @@ def kruskal_stress1(E: np.ndarray, D: np.ndarray) -> float:
 
     .. math:: \\sqrt{\\sum_{i<j} (e_{ij} - \\hat e_{ij})^2 / \\sum_{i<j} e_{ij}^2}
 
-    where ``e_hat`` is the closest sequence to ``e`` that never falls as ``d`` grows (isotonic regression; pairs
-    with equal ``d`` may take any order among themselves, the primary approach). A constant ``E`` fits perfectly,
-    so this score cannot tell an encoding without information from a perfect one. An ``E`` of zeros scores 0.
+    where ``e_hat`` is the closest sequence to ``e`` that never falls as ``d`` grows (isotonic regression;
+    pairs with equal ``d`` may take any order among themselves, the primary approach). A constant ``E`` fits
+    perfectly, so this score cannot tell an encoding without information from a perfect one. An ``E`` of zeros
+    scores 0.
     """
     e, d = _pairs(E, D)
     energy = e @ e
@@ -71,7 +75,8 @@ def kruskal_stress1(E: np.ndarray, D: np.ndarray) -> float:
 def rank_agreement(E: np.ndarray, D: np.ndarray) -> tuple[float, float]:
     """Spearman's rho and Kendall's tau-b between the pairs of ``E`` and of ``D``, each in [-1, 1].
 
-    Every increasing function of ``E`` has the same agreement. NaN where ``E`` or ``D`` is constant: a constant has no order.
+    Every increasing function of ``E`` has the same agreement. NaN where ``E`` or ``D`` is constant: a
+    constant has no order.
     """
     e, d = _pairs(E, D)
     if np.ptp(e) == 0 or np.ptp(d) == 0:
@@ -85,7 +90,9 @@ def _pairs(E: np.ndarray, D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     upper = np.triu_indices(len(D), 1)
     d = D[upper]
     if not d.any():
-        raise ValueError("D is zero for every pair (or has one position only): stress is a share of the sum of D^2, and there is none")
+        raise ValueError(
+            "D is zero for every pair, or has one position: stress is a share of the sum of D^2, here 0"
+        )
     return E[upper], d
 
 
