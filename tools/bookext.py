@@ -1,0 +1,105 @@
+"""The Sphinx extension of the site: nothing from other hosts, and what no setting of the theme can do.
+
+* MathJax comes from the package sphinx-mathjax-offline, cut down to what pages load. It cannot lie in the book's
+  ``_static``: Jupyter Book would load each of its scripts on each page.
+* sphinx-thebe, which Jupyter Book always loads, would name a CDN and declare a variable twice: it is unhooked.
+* The theme's colour mode gets its default, which Jupyter Book leaves empty.
+* Under the title of each chapter stands where it can be run; roles and ids of the body are made valid.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+# The start-up file, then what it may load later: fonts, TeX packages, and the speech that a screen reader asks for.
+MATHJAX_PARTS = (
+    "tex-mml-chtml.js",
+    "output/chtml",
+    "input/tex",
+    "a11y",
+    "sre/mathmaps/base.json",
+    "sre/mathmaps/en.json",
+    "sre/mathmaps/nemeth.json",
+)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("config-inited", _settle_config)
+    app.connect("builder-inited", _unhook_thebe, priority=1)
+    app.connect("html-page-context", _mend_page, priority=900)
+    app.connect("build-finished", _copy_icon)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _settle_config(app: Sphinx, config: Config) -> None:
+    config.html_context = {"default_mode": "auto", **(config.html_context or {})}
+    vendor = Path(app.doctreedir).parent / "vendor"
+    copy_mathjax(vendor / "mathjax")
+    config.html_static_path.append(str(vendor))
+
+
+def copy_mathjax(target: Path) -> None:
+    """The parts of MathJax that pages load, from the installed package to the folder ``target``."""
+    distribution = importlib.metadata.distribution("sphinx-mathjax-offline")
+    source = Path(distribution.locate_file("sphinx-mathjax-offline/static/mathjax"))
+    shutil.rmtree(target, ignore_errors=True)
+    for part in MATHJAX_PARTS:
+        destination = target / part
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        if (source / part).is_dir():
+            shutil.copytree(source / part, destination)
+        else:
+            shutil.copy(source / part, destination)
+
+
+def _unhook_thebe(app: Sphinx) -> None:
+    for listeners in app.events.listeners.values():
+        listeners[:] = [item for item in listeners if not item.handler.__module__.startswith("sphinx_thebe")]
+
+
+def _mend_page(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
+    if "body" not in context:
+        return
+    context["body"] = mend_body(context["body"])
+    if context.get("page_source_suffix") == ".ipynb":
+        context["body"] = add_run_line(context["body"], *_run_addresses(app, page, context))
+
+
+def _run_addresses(app: Sphinx, page: str, context: dict) -> tuple[str, str]:
+    """Where Colab opens the notebook of a page, and where the page's executed copy can be downloaded."""
+    options = app.config.html_theme_options
+    repository = options["repository_url"].removeprefix("https://github.com/")
+    colab = options["launch_buttons"]["colab_url"]
+    notebook = f"{colab}/github/{repository}/blob/{options['repository_branch']}/{page}.ipynb"
+    return notebook, context["pathto"](f"_sources/{context['sourcename']}", resource=True)
+
+
+def add_run_line(html: str, colab: str, download: str) -> str:
+    """The body of a chapter with a line under its title that says where it can be run."""
+    line = (
+        f'<p class="run-it"><a href="{colab}">Run this chapter in Colab</a>'
+        f'<a href="{download}" download>Download the notebook</a></p>'
+    )
+    return html.replace("</h1>", "</h1>\n" + line, 1)
+
+
+def mend_body(html: str) -> str:
+    """The body of a page with roles that exist, and with each id once (every proof of sphinx-proof has the same)."""
+    html = html.replace('role="doc-biblioentry"', 'role="listitem"')
+    html = html.replace(
+        '<div class="proof admonition" id="proof">', '<div class="proof argument admonition">'
+    )
+    return re.sub(r'(<section class="[a-z-]+") id="(?:proof|exercise|solution)-content">', r"\1>", html)
+
+
+def _copy_icon(app: Sphinx, error: Exception | None) -> None:
+    # Browsers ask for it by this name, whatever a page declares.
+    if error is None and app.builder.format == "html":
+        shutil.copy(Path(app.srcdir) / "_static" / "favicon.ico", Path(app.outdir) / "favicon.ico")
