@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.sparse import csr_matrix, random_array
 from scipy.spatial.distance import pdist, squareform
 
+from posgeom import distances
 from posgeom.distances import euclidean_distances, fisher_rao_distances, hellinger_distances
 
 weights = arrays(
@@ -147,3 +148,20 @@ def test_euclidean_by_hand_and_without_columns():
     np.testing.assert_array_equal(euclidean_distances(np.zeros((3, 0))), np.zeros((3, 3)))
     with pytest.raises(ValueError, match=r"P\[0, 1\] is nan"):
         euclidean_distances([[0, np.nan]])
+
+
+def test_blocks_of_the_vocabulary_do_not_change_the_answer(monkeypatch):
+    rng = np.random.default_rng(4)
+    x = rng.random((5, 400))
+    x[1] = x[0] * (1 + 1e-6 * rng.random(400))
+    x[2, :200], x[3, 200:] = 0, 0
+    whole = hellinger_distances(x)
+    monkeypatch.setattr(distances, "BLOCK_ENTRIES", 100)
+    np.testing.assert_allclose(hellinger_distances(x), whole, rtol=1e-12)
+    assert whole[0, 1] == pytest.approx(naive_hellinger(x)[0, 1], rel=1e-6)
+
+
+def test_disjoint_rows_never_exceed_root_two():
+    x = np.kron(np.eye(40), np.random.default_rng(5).random((1, 37)))
+    assert hellinger_distances(x).max() <= np.sqrt(2)
+    np.testing.assert_allclose(hellinger_distances(x), np.sqrt(2) * (1 - np.eye(40)), rtol=1e-14)
