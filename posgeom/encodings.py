@@ -16,11 +16,14 @@ __all__ = [
     "alibi_distances",
     "alibi_slopes",
     "apply_rope",
+    "cosines",
     "learned",
+    "polynomials",
     "power_line",
     "random_gaussian",
     "rope_distances",
     "rope_frequencies",
+    "round_to_bfloat16",
     "sinusoidal",
     "t5_buckets",
 ]
@@ -38,6 +41,41 @@ def sinusoidal(n: int, d: int, base: float = 10000.0) -> np.ndarray:
     P = np.empty((n, 2 * len(pairs)))
     P[:, 0::2], P[:, 1::2] = np.sin(angles), np.cos(angles)
     return P[:, :d]
+
+
+def cosines(n: int, d: int) -> np.ndarray:
+    """The first d cosine waves on n positions (DCT-II), ``(n, d)``, orthonormal, constants left out, d < n.
+
+    Column k, from 1, is ``sqrt(2/n) cos(pi k (i + 1/2) / n)``: k half-waves over the text. The frequencies
+    ``pi k / n`` are arithmetic where those of :func:`sinusoidal` are geometric.
+    """
+    n, d = _axes_that_fit(n, d)
+    return np.sqrt(2.0 / n) * np.cos(np.pi / n * np.outer(np.arange(n) + 0.5, np.arange(1, d + 1)))
+
+
+def polynomials(n: int, d: int) -> np.ndarray:
+    """The polynomials of degree 1 to d on n positions, orthonormal (Gram's, or discrete Legendre), ``(n,
+    d)``, d < n.
+
+    Column k has degree k, is orthogonal to all lower degrees, and rises at the last position.
+    """
+    n, d = _axes_that_fit(n, d)
+    x = np.linspace(-1.0, 1.0, n)
+    P = np.full((n, d + 1), np.sqrt(1.0 / n))
+    for k in range(1, d + 1):
+        column = x * P[:, k - 1]
+        # The second pass removes what rounding left of the lower degrees in the first.
+        for _ in range(2):
+            column -= P[:, :k] @ (P[:, :k].T @ column)
+        P[:, k] = column / np.linalg.norm(column)
+    return P[:, 1:]
+
+
+def _axes_that_fit(n: int, d: int) -> tuple[int, int]:
+    n, d = checks.positive_int(n, "n"), checks.positive_int(d, "d")
+    if d >= n:
+        raise ValueError(f"d = {d}, but n = {n} positions have only {n - 1} centred directions")
+    return n, d
 
 
 def random_gaussian(n: int, d: int, *, std: float = 1.0, rng: np.random.Generator | int) -> np.ndarray:
@@ -189,6 +227,20 @@ def power_line(n: int, exponent: float) -> np.ndarray:
     logs = np.log1p(np.arange(n))
     places = logs if exponent == 0 else np.expm1(exponent * logs) / exponent
     return np.abs(places[:, None] - places[None, :])
+
+
+def round_to_bfloat16(x: np.ndarray) -> np.ndarray:
+    """``x`` rounded to the nearest bfloat16, ties to even, held in float32.
+
+    bfloat16 is float32 without its last 16 bits: 8 significant bits, the range of float32. Wider numbers pass
+    through float32, as they do in torch and in hardware. NaN stays NaN; what is too large becomes infinite.
+    """
+    with np.errstate(over="ignore"):
+        x = np.asarray(x).astype(np.float32)
+    bits = x.view(np.uint32)
+    last_kept = (bits >> np.uint32(16)) & np.uint32(1)
+    rounded = (bits + np.uint32(0x7FFF) + last_kept) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(x), np.float32(np.nan), rounded.view(np.float32))
 
 
 def _lags(n: int) -> np.ndarray:

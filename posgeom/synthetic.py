@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from posgeom import checks
 
-__all__ = ["Law", "blocks", "independent", "smooth", "stationary"]
+__all__ = ["Law", "blocks", "independent", "smooth", "stationary", "without_order"]
 
 
 class Law(NamedTuple):
@@ -117,3 +118,33 @@ def blocks(
         raise ValueError(f"concentration must be a finite number > 0, not {concentration!r}")
     sections = checks.generator(rng).dirichlet(np.full(vocab_size, concentration), size=n_blocks)
     return independent(sections[np.arange(n) * n_blocks // n])
+
+
+def without_order(counts, rng: np.random.Generator | int) -> csr_matrix:
+    """Counts of a corpus as large as ``counts`` at every position, but with one law for all positions.
+
+    Row i is a multinomial draw of as many tokens as row i of ``counts`` has, from the words of all positions
+    together. Whatever geometry such counts show is sampling noise.
+
+    Parameters
+    ----------
+    counts
+        ``(n, V)`` whole numbers >= 0, CSR or dense, or an object with such a matrix in ``.counts``.
+    rng
+        draws the tokens.
+
+    Returns
+    -------
+    ``(n, V)`` CSR, int64. ``ValueError`` for counts that are no whole numbers, or hold no token.
+    """
+    counts = csr_matrix(getattr(counts, "counts", counts))
+    if not np.array_equal(counts.data, np.floor(counts.data)) or (counts.data < 0).any():
+        raise ValueError("counts must be whole numbers >= 0: tokens are drawn, not weights")
+    totals = np.asarray(counts.sum(axis=1)).ravel().astype(np.int64)
+    pooled = np.asarray(counts.sum(axis=0), dtype=np.float64).ravel()
+    words = np.flatnonzero(pooled)
+    if not words.size:
+        raise ValueError("counts hold no token, so there is no law to draw from")
+    drawn = checks.generator(rng).multinomial(totals, pooled[words] / pooled[words].sum())
+    rows, columns = np.nonzero(drawn)
+    return csr_matrix((drawn[rows, columns], (rows, words[columns])), shape=counts.shape)

@@ -4,17 +4,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.fft import dct
 
 from posgeom.distances import euclidean_distances
 from posgeom.encodings import (
     alibi_distances,
     alibi_slopes,
     apply_rope,
+    cosines,
     learned,
+    polynomials,
     power_line,
     random_gaussian,
     rope_distances,
     rope_frequencies,
+    round_to_bfloat16,
     sinusoidal,
     t5_buckets,
 )
@@ -196,3 +200,59 @@ def test_random_tables_follow_rng_and_std():
 def test_bad_arguments_are_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+@given(st.integers(2, 40), st.data())
+def test_cosines_are_scipys_dct_and_orthonormal(n, data):
+    d = data.draw(st.integers(1, n - 1))
+    C = cosines(n, d)
+    np.testing.assert_allclose(C, dct(np.eye(n), type=2, norm="ortho")[:, 1 : d + 1], atol=1e-12)
+    np.testing.assert_allclose(C.T @ C, np.eye(d), atol=1e-12)
+
+
+@given(st.integers(2, 60), st.data())
+def test_polynomials_have_the_degree_of_their_column_and_are_orthonormal(n, data):
+    d = data.draw(st.integers(1, n - 1))
+    P = polynomials(n, d)
+    np.testing.assert_allclose(P.T @ P, np.eye(d), atol=1e-12)
+    np.testing.assert_allclose(P.sum(axis=0), 0, atol=1e-12)
+    # A polynomial of degree k has constant k-th differences and is determined by its sign changes.
+    for k in range(1, min(d, 4) + 1):
+        differences = np.diff(P[:, k - 1], k)
+        np.testing.assert_allclose(differences, differences[0], atol=1e-9)
+        assert np.count_nonzero(np.diff(np.sign(P[np.abs(P[:, k - 1]) > 1e-9, k - 1]))) == k
+        assert P[-1, k - 1] > 0
+
+
+def test_polynomials_by_hand():
+    by_hand = [[-(0.5**0.5), 6**-0.5], [0, -2 * 6**-0.5], [0.5**0.5, 6**-0.5]]
+    np.testing.assert_allclose(polynomials(3, 2), by_hand, atol=1e-15)
+
+
+@pytest.mark.parametrize("axes", [cosines, polynomials])
+def test_axes_refuse_more_columns_than_centred_directions(axes):
+    with pytest.raises(ValueError, match="d = 5, but n = 5 positions have only 4"):
+        axes(5, 5)
+
+
+def test_bfloat16_by_hand():
+    halfway = [257, 259, 1 + 2.0**-8, -(1 + 3 * 2.0**-8)]
+    np.testing.assert_array_equal(round_to_bfloat16(halfway), np.float32([256, 260, 1, -(1 + 2.0**-6)]))
+    np.testing.assert_array_equal(round_to_bfloat16(np.arange(257)), np.arange(257))
+    np.testing.assert_array_equal(
+        round_to_bfloat16([np.inf, -np.inf, 3.4e38, 1e300]), np.float32([np.inf, -np.inf, np.inf, np.inf])
+    )
+    assert np.isnan(round_to_bfloat16(np.nan)) and np.isnan(round_to_bfloat16(np.float32([np.nan])))[0]
+
+
+def test_bfloat16_is_torchs():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2**32, 200_000, dtype=np.uint64).astype(np.uint32)
+    x = np.concatenate(
+        [bits.view(np.float32), np.arange(5000, dtype=np.float32), np.float32([0.0, -0.0, 1e-45])]
+    )
+    ours, theirs = round_to_bfloat16(x), torch.from_numpy(x).bfloat16().float().numpy()
+    known = ~np.isnan(x)
+    np.testing.assert_array_equal(ours[known].view(np.uint32), theirs[known].view(np.uint32))
+    assert np.isnan(ours[~known]).all()

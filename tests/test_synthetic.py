@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from posgeom.distances import hellinger_distances
 from posgeom.mds import classical_mds
-from posgeom.synthetic import blocks, independent, smooth, stationary
+from posgeom.synthetic import blocks, independent, smooth, stationary, without_order
 
 LAWS = {
     "stationary": stationary(12, window=5),
@@ -74,3 +75,27 @@ def test_smoother_laws_move_less_from_one_position_to_the_next():
 def test_bad_arguments_are_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_without_order_keeps_the_totals_and_draws_every_position_from_the_pooled_law():
+    counts = np.array([[4000, 0, 0, 0], [0, 6000, 2000, 0], [0, 0, 0, 0]])
+    drawn = without_order(counts, 0)
+    assert drawn.shape == counts.shape and np.issubdtype(drawn.dtype, np.integer)
+    drawn = drawn.toarray()
+    np.testing.assert_array_equal(drawn.sum(axis=1), [4000, 8000, 0])
+    pooled = np.array([1, 1.5, 0.5, 0]) / 3
+    for row in drawn[:2]:
+        np.testing.assert_allclose(row / row.sum(), pooled, atol=0.03)
+    np.testing.assert_array_equal(without_order(csr_matrix(counts), 0).toarray(), drawn)
+    assert (without_order(counts, 1).toarray() != drawn).any()
+
+
+@pytest.mark.parametrize("counts", [[[0.5, 1]], [[-1, 2]]])
+def test_without_order_refuses_weights(counts):
+    with pytest.raises(ValueError, match="whole numbers"):
+        without_order(counts, 0)
+
+
+def test_without_order_refuses_a_corpus_without_tokens():
+    with pytest.raises(ValueError, match="no token"):
+        without_order(np.zeros((2, 3)), 0)
