@@ -1,8 +1,8 @@
 """The Sphinx extension of the site: nothing from other hosts, and what no setting of the theme can do.
 
-* MathJax comes from the package sphinx-mathjax-offline, cut down to what pages load. It cannot lie in the book's
-  ``_static``: Jupyter Book would load each of its scripts on each page.
-* sphinx-thebe, which Jupyter Book always loads, would name a CDN and declare a variable twice: it is unhooked.
+* MathJax comes from the package sphinx-mathjax-offline, cut down to what pages load. It cannot lie in the
+  book's ``_static``: Jupyter Book would load each of its scripts on each page.
+* sphinx-thebe, which Jupyter Book always loads, names a CDN and declares a variable twice: it is unhooked.
 * The theme's colour mode gets its default, which Jupyter Book leaves empty.
 * Under the title of each chapter stands where it can be run; roles and ids of the body are made valid.
 """
@@ -18,7 +18,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-# The start-up file, then what it may load later: fonts, TeX packages, and the speech that a screen reader asks for.
+# The start-up file, then what it may load later: fonts, TeX packages, and the speech for a screen reader.
 MATHJAX_PARTS = (
     "tex-mml-chtml.js",
     "output/chtml",
@@ -91,7 +91,7 @@ def add_run_line(html: str, colab: str, download: str) -> str:
 
 
 def mend_body(html: str) -> str:
-    """The body of a page with roles that exist, and with each id once (every proof of sphinx-proof has the same)."""
+    """The body of a page with roles that exist, and each id once (all proofs of sphinx-proof share one)."""
     html = html.replace('role="doc-biblioentry"', 'role="listitem"')
     html = html.replace(
         '<div class="proof admonition" id="proof">', '<div class="proof argument admonition">'

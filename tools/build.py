@@ -251,7 +251,7 @@ def _papermill(notebook: Path, output: Path, folder: Path, parameters: Mapping[s
     command = [sys.executable, "-m", "papermill", str(notebook), str(output), "--kernel", "python3"]
     command += ["--cwd", str(folder), "--no-progress-bar", "--execution-timeout", str(CELL_SECONDS)]
     if parameters:
-        command += ["--parameters_yaml", json.dumps(dict(parameters))]
+        command += ["--language", "python", "--parameters_yaml", json.dumps(dict(parameters))]
     return command
 
 

@@ -31,19 +31,20 @@ STEPS = (
 
 
 def main() -> int:
-    if sys.version_info < (3, 11):
-        print(f"error: Python 3.11 or newer is needed, and this is {sys.version.split()[0]}; "
-              "name another one with `make PYTHON=python3.11`", file=sys.stderr)  # fmt: skip
-        return 1
+    version = sys.version.split()[0]
+    if sys.version_info < (3, 11):  # noqa: UP036 - this file is what an older Python meets first
+        return _fail(
+            f"Python 3.11 or newer is needed, and this is {version}: `make PYTHON=python3.11` names another"
+        )
     ready = _ready()
     if ready.get("home") != _home() or ready.get(PACKAGES[0]) != _digest(PACKAGES[1]):
-        print(f"making .venv with Python {sys.version.split()[0]} (once; about 2 GB on disk)", flush=True)
+        print(f"making .venv with Python {version} (once; about 2 GB on disk)", flush=True)
         shutil.rmtree(VENV, ignore_errors=True)
         if subprocess.run([sys.executable, "-m", "venv", str(VENV)]).returncode != 0:
             shutil.rmtree(VENV, ignore_errors=True)
-            print("error: this Python cannot make a virtual environment; on Debian and Ubuntu "
-                  "`apt install python3-venv` mends that", file=sys.stderr)  # fmt: skip
-            return 1
+            return _fail(
+                "this Python cannot make a virtual environment; on Debian, `apt install python3-venv` helps"
+            )
         ready = {"home": _home()}
     for step, file, arguments in STEPS:
         if ready.get(step) == _digest(file):
@@ -51,14 +52,15 @@ def main() -> int:
         ready.pop(step, None)
         _note(ready)
         if not _install(step, arguments):
-            print(
-                f"error: the set-up stopped at {step}; mend the cause above and run make again",
-                file=sys.stderr,
-            )
-            return 1
+            return _fail(f"the set-up stopped at {step}; mend the cause above and run make again")
         ready[step] = _digest(file)
         _note(ready)
     return 0
+
+
+def _fail(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 1
 
 
 def _home() -> str:
@@ -71,7 +73,8 @@ def _digest(file: str) -> str:
 
 
 def _ready() -> dict[str, str]:
-    return json.loads(READY.read_text(encoding="utf-8")) if READY.is_file() else {}
+    whole = READY.is_file() and (VENV / "bin" / "python").exists()
+    return json.loads(READY.read_text(encoding="utf-8")) if whole else {}
 
 
 def _note(ready: dict[str, str]) -> None:

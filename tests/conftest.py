@@ -1,0 +1,80 @@
+"""The book that the tests of notebooks and site look at, executed and built by the tool that readers use."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from tools import build
+
+ROOT = build.ROOT
+
+
+@pytest.fixture(scope="session")
+def book() -> build.Book:
+    return build.Book()
+
+
+@pytest.fixture(scope="session")
+def runs(book: build.Book, request: pytest.FixtureRequest) -> dict[str, build.Run]:
+    """Every notebook of the book, executed (or found unchanged). Tests ask a run for its error themselves."""
+    # A run takes a minute: who waits sees what is running, whatever pytest captures.
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print()
+        return {
+            run.name: run
+            for run in build.execute(book, book.notebooks(), say=lambda line: print(line, flush=True))
+        }
+
+
+@pytest.fixture(scope="session")
+def site(book: build.Book, runs: dict[str, build.Run]) -> Path:
+    """The folder of the built site."""
+    failed = [name for name, run in runs.items() if run.error]
+    if failed:
+        pytest.fail(f"no site: {', '.join(failed)} did not run", pytrace=False)
+    return build.build_site(book, say=lambda line: None)
+
+
+@pytest.fixture
+def toy_book(tmp_path: Path) -> ToyBook:
+    """An empty book with the settings of this one, to which a test adds chapters."""
+    return ToyBook(tmp_path / "toy")
+
+
+class ToyBook(build.Book):
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        (root / "notebooks").mkdir(parents=True)
+        (root / "tools").mkdir()
+        (root / "posgeom").mkdir()
+        for name in build.SITE_SOURCES:
+            shutil.copy(ROOT / name, root / name)
+        shutil.copytree(ROOT / "book" / "_static", root / "book" / "_static")
+        shutil.copy(ROOT / "book" / "references.bib", root / "book" / "references.bib")
+        (root / "book" / "index.md").write_text("# A toy book\n", encoding="utf-8")
+        (root / "requirements.txt").write_text("", encoding="utf-8")
+        self.write_toc([])
+
+    def write_toc(self, chapters: list[str]) -> None:
+        lines = ["format: jb-book", "root: book/index"]
+        if chapters:
+            lines += ["chapters:", *(f"  - file: notebooks/{name}" for name in chapters)]
+        (self.root / "_toc.yml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def add(self, name: str, *cells: str, parameters: str | None = None) -> Path:
+        """Write a chapter of code cells, with ids code-0, code-1, ..., and put it into the table of contents."""
+        notebook = nbformat.v4.new_notebook()
+        notebook.cells.append(nbformat.v4.new_markdown_cell(f"# {name}", id="title"))
+        if parameters is not None:
+            cell = nbformat.v4.new_code_cell(parameters, id="parameters", metadata={"tags": ["parameters"]})
+            notebook.cells.append(cell)
+        for index, source in enumerate(cells):
+            notebook.cells.append(nbformat.v4.new_code_cell(source, id=f"code-{index}"))
+        path = self.root / "notebooks" / f"{name}.ipynb"
+        nbformat.write(notebook, path)
+        self.write_toc(sorted(file.stem for file in (self.root / "notebooks").glob("*.ipynb")))
+        return path
