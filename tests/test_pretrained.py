@@ -24,7 +24,7 @@ def test_minilm_has_512_positions_that_are_the_files():
     P = position_table("minilm")
     assert P.shape == (512, 384) and P.dtype == np.float64
     np.testing.assert_array_equal(P, st.load_file(path)["embeddings.position_embeddings.weight"])
-    # [CLS] always stands at position 0: its vector is an outlier, so a corpus without [CLS] starts at position 1.
+    # [CLS] always stands at position 0, and its vector is an outlier.
     lengths = np.linalg.norm(P, axis=1)
     assert lengths[0] > 1.5 * np.median(lengths)
 
