@@ -66,7 +66,7 @@ class ToyBook(build.Book):
         (self.root / "_toc.yml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
     def add(self, name: str, *cells: str, parameters: str | None = None) -> Path:
-        """Write a chapter of code cells, with ids code-0, code-1, ..., and put it into the table of contents."""
+        """Write a chapter of code cells with ids code-0, code-1, ..., and put it into the toc."""
         notebook = nbformat.v4.new_notebook()
         notebook.cells.append(nbformat.v4.new_markdown_cell(f"# {name}", id="title"))
         if parameters is not None:

@@ -91,12 +91,12 @@ def add_run_line(html: str, colab: str, download: str) -> str:
 
 
 def mend_body(html: str) -> str:
-    """The body of a page with roles that exist, and each id once (all proofs of sphinx-proof share one)."""
+    """The body of a page with roles that exist, and each id once (all exercises and all proofs share one)."""
     html = html.replace('role="doc-biblioentry"', 'role="listitem"')
     html = html.replace(
         '<div class="proof admonition" id="proof">', '<div class="proof argument admonition">'
     )
-    return re.sub(r'(<section class="[a-z-]+") id="(?:proof|exercise|solution)-content">', r"\1>", html)
+    return re.sub(r'(<section[^>]*) id="(?:proof|exercise|solution)-content"', r"\1", html)
 
 
 def _copy_icon(app: Sphinx, error: Exception | None) -> None:

@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CELL_SECONDS = 900
 HEARTBEAT_SECONDS = 20
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+NO_SST2 = "no sst2 text"
 SOURCES = ("posgeom/**/*.py", "posgeom/data/*", "requirements.txt", "requirements-data.txt")
 SITE_SOURCES = ("_config.yml", "_toc.yml", "tools/bookext.py", "requirements.txt")
 
@@ -146,7 +147,7 @@ def sst2_state() -> str:
     folder = os.environ.get("POSGEOM_DATA")
     text = Path(folder, "sst2", "train.tsv") if folder else None
     if text is None or not text.is_file():
-        return "no sst2 text"
+        return NO_SST2
     return f"sst2 text of {text.stat().st_size} bytes"
 
 
@@ -388,6 +389,11 @@ def _check_outputs(cell: NotebookNode, where: str, machine_paths: Sequence[str])
             raise BuildError(f"{where}: writes to stderr, which a reader sees as an error:\n{output.text}")
 
 
+def machine_paths(book: Book) -> list[str]:
+    """What no page may show: the folders of this checkout, of this Python and of whoever builds."""
+    return [str(book.root), sys.prefix, str(Path.home()) + os.sep]
+
+
 def stage(book: Book) -> Path:
     """Prose and executed notebooks in ``_build/stage``, at the paths that they have in the repository."""
     target = book.build / "stage"
@@ -398,14 +404,13 @@ def stage(book: Book) -> Path:
     shutil.copytree(book.root / "book", target / "book", ignore=shutil.ignore_patterns("_static"))
     # Jupyter Book takes the site's own style sheets and scripts from _static beside _config.yml.
     shutil.copytree(book.root / "book" / "_static", target / "_static")
-    machine_paths = [str(book.root), sys.prefix, str(Path.home()) + os.sep]
     for page in book.pages():
         source = book.source(page)
         staged = target / source.relative_to(book.root)
         staged.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".ipynb":
             notebook = nbformat.read(book.executed(source), as_version=4)
-            notebook = tidy(notebook, source.name, machine_paths=machine_paths)
+            notebook = tidy(notebook, source.name, machine_paths=machine_paths(book))
             nbformat.write(notebook, staged)
         elif not staged.exists():
             shutil.copy(source, staged)
