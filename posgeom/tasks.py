@@ -1,0 +1,326 @@
+"""Finite tasks: a law over whole sequences and their targets, so that every ceiling is a finite sum.
+
+A model that cannot tell some sequences apart predicts from a *statistic* of the sequence, not the sequence.
+What that costs at best, in accuracy or in loss, is found here by enumeration, without any model. Positions
+count from 0, logarithms are natural.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from posgeom import checks
+
+__all__ = [
+    "FiniteTask",
+    "a_before_b",
+    "bag_of_words",
+    "bayes_accuracy",
+    "bayes_risk",
+    "first_token",
+    "positional_distributions",
+    "prefix_multiset",
+    "product_task",
+    "separation_gaps",
+    "up_to_reversal",
+    "up_to_swap",
+    "whole_sequence",
+]
+
+Statistic = Callable[[np.ndarray], np.ndarray]
+
+SUM_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteTask:
+    """The joint law of a sequence X and its target Y, as a list of cases.
+
+    Parameters
+    ----------
+    sequences
+        ``(m, n)`` integers, one sequence of n tokens a row. A sequence that is not listed has probability 0;
+        one that is listed twice has the sum, and with two different targets its target is random.
+    probabilities
+        ``(m,)`` non-negative, sum 1.
+    targets
+        ``(m,)`` finite numbers: values for the squared loss, labels for the log loss.
+
+    Raises
+    ------
+    ValueError
+        naming the argument and the case at fault.
+    """
+
+    sequences: np.ndarray
+    probabilities: np.ndarray
+    targets: np.ndarray
+
+    def __post_init__(self) -> None:
+        sequences = np.asarray(self.sequences)
+        probabilities = _numbers(self.probabilities, "probabilities")
+        targets = _numbers(self.targets, "targets")
+        if len(probabilities) == 0:
+            raise ValueError("probabilities is empty: a law needs at least one sequence")
+        if sequences.ndim != 2 or sequences.shape[1] == 0:
+            raise ValueError(f"sequences must have shape (m, n), one sequence a row, not {sequences.shape}")
+        if not np.issubdtype(sequences.dtype, np.integer):
+            raise ValueError(f"sequences must hold integers, one for each token, not {sequences.dtype}")
+        if not len(sequences) == len(probabilities) == len(targets):
+            raise ValueError(
+                "sequences, probabilities and targets must be of one length, "
+                f"not {len(sequences)}, {len(probabilities)} and {len(targets)}"
+            )
+        if probabilities.min() < 0:
+            case = int(np.argmin(probabilities))
+            raise ValueError(f"probabilities[{case}] = {probabilities[case]:g} is negative")
+        if abs(probabilities.sum() - 1) > SUM_TOLERANCE:
+            raise ValueError(f"probabilities sum to {probabilities.sum():.12g}, but a law sums to 1")
+        for name, value in (
+            ("sequences", sequences),
+            ("probabilities", probabilities),
+            ("targets", targets),
+        ):
+            object.__setattr__(self, name, value.copy())
+
+    @property
+    def n(self) -> int:
+        """Positions of a sequence."""
+        return self.sequences.shape[1]
+
+    def sample(self, size: int, rng: np.random.Generator | int) -> tuple[np.ndarray, np.ndarray]:
+        """``size`` independent cases: sequences ``(size, n)`` and targets ``(size,)``."""
+        size = checks.positive_int(size, "size")
+        cases = checks.generator(rng).choice(len(self.sequences), size, p=self._normalised())
+        return self.sequences[cases], self.targets[cases]
+
+    def _normalised(self) -> np.ndarray:
+        return self.probabilities / self.probabilities.sum()
+
+
+def product_task(marginals: np.ndarray, target: Callable[[np.ndarray], np.ndarray]) -> FiniteTask:
+    """Independent tokens, all sequences listed.
+
+    Parameters
+    ----------
+    marginals
+        ``(n, V)``, row i the distribution of the token at position i, sum 1. Makes up to ``V ** n`` cases.
+    target
+        maps all sequences ``(m, n)`` at once to their targets ``(m,)``.
+    """
+    marginals = checks.finite_matrix(marginals, "marginals")
+    bad = np.flatnonzero((marginals < 0).any(axis=1) | (np.abs(marginals.sum(axis=1) - 1) > SUM_TOLERANCE))
+    if bad.size:
+        raise ValueError(
+            f"marginals[{bad[0]}] = {marginals[bad[0]]} is no distribution: it needs sum 1 and no negative"
+        )
+    sequences = np.indices((marginals.shape[1],) * len(marginals)).reshape(len(marginals), -1).T  # (V^n, n)
+    probabilities = np.prod([row[tokens] for row, tokens in zip(marginals, sequences.T, strict=True)], axis=0)
+    possible = probabilities > 0
+    return FiniteTask(sequences[possible], probabilities[possible], target(sequences[possible]))
+
+
+def first_token(n: int, V: int) -> FiniteTask:
+    """Which token comes first? n independent uniform tokens of V; the target is the token at position 0."""
+    n, V = checks.positive_int(n, "n"), checks.positive_int(V, "V")
+    return product_task(np.full((n, V), 1 / V), lambda x: x[:, 0])
+
+
+def a_before_b(n: int, V: int) -> FiniteTask:
+    """Does a come before b? One a (token 0) and one b (token 1) among n tokens, all places equally likely.
+
+    The other tokens are uniform on 2 ... V - 1; the target is 1 if a is first, else 0. Its bag leaves
+    it open, and so does the pair of a sequence and its reversal: the best rule then is right half the time.
+    """
+    n, V = checks.positive_int(n, "n", minimum=2), checks.positive_int(V, "V", minimum=3)
+    sequences = np.indices((V,) * n).reshape(n, -1).T
+    sequences = sequences[((sequences == 0).sum(axis=1) == 1) & ((sequences == 1).sum(axis=1) == 1)]
+    targets = (sequences == 0).argmax(axis=1) < (sequences == 1).argmax(axis=1)
+    return FiniteTask(sequences, np.full(len(sequences), 1 / len(sequences)), targets.astype(int))
+
+
+def positional_distributions(task: FiniteTask) -> np.ndarray:
+    """The law of the token at each position, ``(n, V)``: a column for each token that occurs, rising."""
+    tokens, columns = np.unique(task.sequences, return_inverse=True)
+    columns = columns.reshape(task.sequences.shape)
+    return np.stack([np.bincount(c, task._normalised(), len(tokens)) for c in columns.T])
+
+
+# --- What a model can know. A statistic maps sequences (m, n) to keys (m, k); equal keys look the same ---
+
+
+def whole_sequence(sequences: np.ndarray) -> np.ndarray:
+    """All of it: token and order."""
+    return sequences
+
+
+def bag_of_words(sequences: np.ndarray) -> np.ndarray:
+    """The tokens without their order: all that an encoder without positions and without a mask can know."""
+    return np.sort(sequences, axis=1)
+
+
+def up_to_reversal(sequences: np.ndarray) -> np.ndarray:
+    """The sequence or its reversal, not which: all that symmetric ALiBi with a pooled readout can know."""
+    return _lesser(sequences, sequences[:, ::-1])
+
+
+def up_to_swap(i: int, j: int) -> Statistic:
+    """The sequence or its copy with tokens i and j exchanged, not which: all that is left once p_i = p_j."""
+
+    def statistic(sequences: np.ndarray) -> np.ndarray:
+        return _lesser(sequences, _swapped(sequences, i, j))
+
+    return statistic
+
+
+def prefix_multiset(sequences: np.ndarray) -> np.ndarray:
+    """The last token and the multiset of all: what one causal layer without positions knows at its end."""
+    return np.column_stack([np.sort(sequences, axis=1), sequences[:, -1]])
+
+
+def bayes_accuracy(task: FiniteTask, statistic: Statistic = whole_sequence) -> float:
+    """The largest share of right labels that any rule reaches that sees only the statistic, in [0, 1].
+
+    .. math:: \\sum_s \\max_y P(Y = y, S = s)
+    """
+    group, label = _groups(task, statistic), np.unique(task.targets, return_inverse=True)[1]
+    joint = csr_matrix((task._normalised(), (group, label)))  # (groups, labels), repeated cases add up
+    return float(joint.max(axis=1).sum())
+
+
+def bayes_risk(task: FiniteTask, statistic: Statistic = whole_sequence, *, loss: str = "mse") -> float:
+    """The least expected loss of any rule that sees only the statistic.
+
+    ``"mse"``: the mean of the conditional variance of Y; ``"log"``: the conditional entropy H(Y | S) in nats.
+    """
+    _check_loss(loss)
+    group, weight = _groups(task, statistic), task._normalised()
+    if loss == "mse":
+        total = np.bincount(group, weight)
+        mean = np.bincount(group, weight * task.targets) / np.where(total > 0, total, 1)
+        return float(weight @ (task.targets - mean[group]) ** 2)
+    label = np.unique(task.targets, return_inverse=True)[1]
+    return float(_mass_times_entropy(csr_matrix((weight, (group, label)))).sum())
+
+
+def separation_gaps(task: FiniteTask, *, loss: str = "mse") -> np.ndarray:
+    """The least price of giving two positions one encoding, for every pair of positions.
+
+    With p_i = p_j an encoder cannot tell x from τx, its copy with tokens i and j exchanged (theorem B of
+    chapter 3), so its expected loss exceeds the Bayes risk by at least
+
+    .. math:: \\Delta_{ij} = \\sum_{\\{x, \\tau x\\}} \\frac{w w'}{w + w'} (\\eta - \\eta')^2
+              \\quad\\text{(mse)}, \\qquad
+              \\Delta_{ij} = I(Y; X \\mid \\{X, \\tau X\\}) \\quad\\text{(log)}
+
+    over the pairs of different sequences, w and w' their probabilities, η and η' the means of their targets.
+
+    Parameters
+    ----------
+    task
+        the law.
+    loss
+        ``"mse"`` for the squared error (targets are values), ``"log"`` for the log loss (they are labels).
+
+    Returns
+    -------
+    ``(n, n)`` symmetric, zero diagonal, >= 0: in squared units of the target, or in nats. Zero where the
+    exchange never changes what is known about the target.
+    """
+    _check_loss(loss)
+    weights, labels, codes, tokens, powers = _distinct(task)
+    conditional = labels.copy()
+    # Divided entry by entry, so that a certain target has probability exactly 1 and its mean is exact.
+    conditional.data /= np.repeat(weights, np.diff(labels.indptr))
+    mean = conditional @ np.unique(task.targets)
+    gaps = np.zeros((task.n, task.n))
+    for i in range(task.n):
+        for j in range(i):
+            # A number for x and τx alike; of two neighbours in its order, equals are an exchanged pair.
+            swapped = codes + (tokens[:, i] - tokens[:, j]) * (powers[j] - powers[i])
+            orbit = np.minimum(codes, swapped)
+            order = np.argsort(orbit, kind="stable")
+            paired = orbit[order[1:]] == orbit[order[:-1]]
+            x, y = order[:-1][paired], order[1:][paired]
+            if loss == "mse":
+                w, v = weights[x], weights[y]
+                cost = w * v / (w + v) * (mean[x] - mean[y]) ** 2
+            else:
+                cost = _mass_times_entropy(labels[x] + labels[y])
+                cost = cost - _mass_times_entropy(labels[x]) - _mass_times_entropy(labels[y])
+            gaps[i, j] = gaps[j, i] = max(float(cost.sum()), 0.0)
+    return gaps
+
+
+def _distinct(task: FiniteTask):
+    """The distinct sequences of positive probability.
+
+    Their probabilities (M,), their joint law with the target (M, labels), and each as one number
+    ``code = sum_k token_k V^k`` with its tokens (M, n) renumbered 0 ... V - 1 and the powers (n,).
+    """
+    weight = task._normalised()
+    listed = weight > 0
+    names, tokens = np.unique(task.sequences[listed], return_inverse=True)
+    tokens = tokens.reshape(-1, task.n)
+    exact = np.int64 if len(names) ** task.n < 2**62 else object  # Python's integers do not overflow
+    tokens = tokens.astype(exact)
+    powers = np.array([len(names) ** k for k in range(task.n)], dtype=exact)
+    codes, first, row = np.unique(tokens @ powers, return_index=True, return_inverse=True)
+    label = np.unique(task.targets, return_inverse=True)[1][listed]
+    shape = (len(codes), len(np.unique(task.targets)))
+    labels = csr_matrix((weight[listed], (row, label)), shape=shape)
+    return np.asarray(labels.sum(axis=1)).ravel(), labels, codes, tokens[first], powers
+
+
+def _mass_times_entropy(joint: csr_matrix) -> np.ndarray:
+    """For rows of masses m_y with sum W: ``sum_y m_y log(W / m_y)``; exactly 0 for a row with one label."""
+    joint = joint.tocoo()
+    mass = np.asarray(joint.sum(axis=1)).ravel()
+    terms = np.zeros_like(joint.data)
+    positive = joint.data > 0
+    terms[positive] = joint.data[positive] * np.log(mass[joint.row[positive]] / joint.data[positive])
+    return np.bincount(joint.row, terms, joint.shape[0])
+
+
+def _groups(task: FiniteTask, statistic: Statistic) -> np.ndarray:
+    """The number of each case's group of equal keys, ``(m,)``."""
+    keys = np.asarray(statistic(task.sequences))
+    if keys.ndim != 2 or len(keys) != len(task.sequences):
+        raise ValueError(
+            f"statistic must map (m, n) = {task.sequences.shape} to keys (m, k), not to {keys.shape}"
+        )
+    return np.unique(keys, axis=0, return_inverse=True)[1].ravel()
+
+
+def _swapped(sequences: np.ndarray, i: int, j: int) -> np.ndarray:
+    order = np.arange(sequences.shape[1])
+    order[[i, j]] = order[[j, i]]
+    return sequences[:, order]
+
+
+def _lesser(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Row by row the one of ``a`` and ``b`` that comes first in the dictionary."""
+    rows, first = np.arange(len(a)), (a != b).argmax(axis=1)
+    return np.where((a[rows, first] <= b[rows, first])[:, None], a, b)
+
+
+def _numbers(x: np.ndarray, name: str) -> np.ndarray:
+    try:
+        numbers = np.asarray(x, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be real numbers, one for each sequence") from None
+    if numbers.ndim != 1:
+        raise ValueError(f"{name} must have shape (m,), one number a sequence, not {numbers.shape}")
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if bad.size:
+        raise ValueError(f"{name}[{bad[0]}] is {numbers[bad[0]]}: every entry must be a finite number")
+    return numbers
+
+
+def _check_loss(loss: str) -> None:
+    if loss not in ("mse", "log"):
+        raise ValueError(f"loss must be 'mse' or 'log', not {loss!r}")
