@@ -12,7 +12,6 @@ import os
 import re
 import sys
 import sysconfig
-import textwrap
 import tokenize
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -378,7 +377,10 @@ def _functions(content: bytes, path: str) -> Iterator[str]:
         raise CorpusError(f"'python_stdlib': cannot parse {path}: {error}") from error
     lines = source.split("\n")
     for node in _outer_functions(tree):
-        yield textwrap.dedent("\n".join(lines[node.lineno - 1 : node.end_lineno]))
+        own = lines[node.lineno - 1 : node.end_lineno]
+        # textwrap.dedent would stop at the first string that starts at the margin.
+        indentation = own[0][: node.col_offset]
+        yield "\n".join(line.removeprefix(indentation) for line in own)
 
 
 def _outer_functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

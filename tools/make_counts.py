@@ -77,8 +77,8 @@ def compute(corpus: Corpus) -> tuple[dict[str, PositionalCounts], str]:
 def _summary(counts: PositionalCounts) -> str:
     totals = counts.totals
     return (
-        f"n = {counts.n}, V = {counts.vocab_size:,}; {totals[0]:,} texts at the first position, {totals[-1]:,} at "
-        f"the last; {totals.sum():,} tokens in all."
+        f"n = {counts.n}, V = {counts.vocab_size:,}; {totals[0]:,} texts at the first position, "
+        f"{totals[-1]:,} at the last; {totals.sum():,} tokens in all."
     )
 
 
