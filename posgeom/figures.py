@@ -17,6 +17,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from posgeom import checks
 from posgeom.stress import optimal_scale
@@ -105,6 +106,8 @@ def heatmap(
         image = ax.imshow(matrix, cmap=DISTANCE_MAP, vmin=low, vmax=high)
         ax.grid(False)
         ax.set(xlabel=xlabel, ylabel=ylabel)
+        ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
         _title(ax, title)
         figure.colorbar(image, ax=ax, label=label, shrink=0.9)
     return figure
