@@ -98,6 +98,15 @@ def test_even_counts_above_600_have_the_closed_form():
     assert floor == pytest.approx(floor_by_definition(counts, "binomial")[0, 1], abs=2e-6)
 
 
+def test_frequent_words_without_replacement():
+    # 1100 of 2000 tokens are one word: the share of it that either position has varies by 900/1999 less.
+    counts = np.array([[700, 300], [400, 600]])
+    h = (1100 / 2 - 900 / 1999 / 4) + (900 / 2 - 1100 / 1999 / 4)
+    floor = sampling_floor(counts, allocation="hypergeometric")[0, 1]
+    assert floor == pytest.approx(2 - 2 * h / 1000, abs=1e-15)
+    assert floor == pytest.approx(floor_by_definition(counts, "hypergeometric")[0, 1], abs=2e-6)
+
+
 def test_the_table_reaches_exactly_to_600():
     for c, atol in ((600, 1e-13), (601, 2e-6)):
         counts = np.array([[300, 200], [c - 300, 800 - c]])
@@ -229,6 +238,11 @@ def test_every_kind_of_counts_gives_the_same():
         assert np.array_equal(sampling_floor(same), expected)
 
 
+def test_entries_given_in_parts_are_added():
+    parts = csr_matrix((np.array([0.5, 1.5, 3.0]), np.array([0, 0, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    assert np.array_equal(sampling_floor(parts), sampling_floor([[2, 0], [0, 3]]))
+
+
 def test_arguments_are_left_as_they_were():
     counts = csr_matrix(np.random.default_rng(7).integers(0, 5, (4, 50)))
     before = counts.copy()
@@ -284,8 +298,15 @@ def test_corrected_distances_of_a_rank_are_classical_scaling():
     expected = classical_mds(corrected_distances(counts), 2)
     np.testing.assert_allclose(gram_matrix(D), expected.points @ expected.points.T, atol=1e-4)
     assert not corrected_distances(counts, rank=0).any()
-    # No more axes than positive eigenvalues, however many are asked for.
-    assert np.array_equal(corrected_distances(counts, rank=99), corrected_distances(counts, rank=8))
+
+
+def test_no_more_axes_than_positive_eigenvalues():
+    counts = np.random.default_rng(20).multinomial(300, zipf(200), size=6)
+    eigenvalues, vectors = np.linalg.eigh(centred_gram(corrected_squared_distances(counts)))
+    assert eigenvalues[0] < -1e-3
+    positive = (vectors * np.maximum(eigenvalues, 0)) @ vectors.T
+    for rank in (6, 99):
+        np.testing.assert_allclose(gram_matrix(corrected_distances(counts, rank=rank)), positive, atol=1e-12)
 
 
 @pytest.mark.parametrize("sizes, rank", [([0.35], 1), ([0.35, 0.3], 2), ([], 0)])
