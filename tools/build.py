@@ -32,6 +32,7 @@ import yaml
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
+SETUP_CELL_ID = "setup"
 CELL_SECONDS = 900
 HEARTBEAT_SECONDS = 20
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -357,6 +358,9 @@ def tidy(notebook: NotebookNode, name: str, *, machine_paths: Sequence[str] = ()
             del cell.metadata["tags"]
         if cell.cell_type != "code":
             continue
+        # It is of use on Colab only: open there, closed on the page.
+        if cell.get("id") == SETUP_CELL_ID:
+            cell.metadata["tags"] = ["hide-input"]
         where = f"{name}, {_cell_label(index, cell)}"
         _check_outputs(cell, where, machine_paths)
         texts = {alt for output in cell.outputs for alt in _alternative_texts(output, where)}

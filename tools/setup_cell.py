@@ -8,9 +8,7 @@ neither torch nor numpy is swapped under a running kernel. Anywhere else it does
 
 from __future__ import annotations
 
-__all__ = ["CELL_ID", "SETUP_CELL"]
-
-CELL_ID = "setup"
+__all__ = ["SETUP_CELL"]
 
 SETUP_CELL = """\
 # Set-up. On Colab this installs the book's package and its data; anywhere else it does nothing.
