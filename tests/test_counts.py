@@ -42,7 +42,7 @@ def test_b_sst2_is_balanced():
 
 
 def test_the_maximal_phrases_are_phrases_of_sst2():
-    """Where a maximal phrase starts, a phrase starts: B-SST2's counts cannot exceed SST-2's at any position."""
+    """Each is counted in SST-2 too, so B-SST2's counts cannot exceed SST-2's at any position."""
     assert (load_counts("sst2").counts[:20] - load_counts("b_sst2").counts).min() >= 0
 
 

@@ -180,9 +180,9 @@ def test_the_last_position_of_texts_that_are_cut_is_sep(tokenizer):
 
 
 def test_texts_that_are_too_short_are_told(tokenizer):
-    # the fish swims . | fish ! | a red fish , a blue fish
+    # the fish swim ##s . | fish ! | a red fish , a blue fish
     longest = PositionalCounts.from_texts(LINES, tokenizer, n=7, special_tokens="drop")
-    assert longest.totals.tolist() == [3, 3, 2, 2, 1, 1, 1]
+    assert longest.totals.tolist() == [3, 3, 2, 2, 2, 1, 1]
     for special_tokens, tokens in (("drop", 7), ("drop_cls", 8), ("keep", 9)):
         message = (
             rf"no text reaches position 9 \(n = 10\): the longest has {tokens} tokens with special_tokens="
@@ -244,6 +244,8 @@ def test_equality_and_hash():
         sparse.coo_array(([1, 1, 1, 0], ([0, 0, 0, 0], [2, 0, 2, 1])), shape=(1, 3)),
     ):
         assert a == PositionalCounts(same) and hash(a) == hash(PositionalCounts(same))
+    unsorted = sparse.csr_matrix(([1, 1, 1], [2, 0, 2], [0, 3]), shape=(1, 3))
+    assert PositionalCounts(unsorted) == a and PositionalCounts(unsorted).counts.nnz == 2
     for other in ([[1, 0, 3]], [[1, 2, 0]], [[1, 0, 2, 0]], [[1, 0, 2], [0, 0, 0]]):
         assert a != PositionalCounts(np.array(other))
     assert a != "counts"
@@ -460,7 +462,7 @@ def test_maximal_phrases_of_long_texts():
 
 def test_maximal_phrases_do_not_run_across_texts():
     assert maximal_phrases([[1, 2], [3, 4], [2, 3]]).tolist() == [0, 1, 2]
-    assert maximal_phrases([[-1, 0], [1], [-1]]).tolist() == [0, 1]
+    assert maximal_phrases([[0, -1], [1, 0]]).tolist() == [0, 1]
     assert maximal_phrases([]).tolist() == []
     assert maximal_phrases([[], []]).tolist() == [0]
     with pytest.raises(ValueError, match="text 1 of ids"):
