@@ -30,6 +30,7 @@ __all__ = [
     "jackknife",
     "maximal_phrases",
     "null_spectra",
+    "projected_distances",
     "sampling_floor",
     "signal_rank",
     "split_half_squared_distances",
@@ -146,15 +147,26 @@ def corrected_distances(
     squared = corrected_squared_distances(counts, allocation=allocation)
     if rank is None:
         return np.sqrt(np.maximum(squared, 0.0))
-    eigenvalues, vectors = np.linalg.eigh(centred_gram(squared))
     if rank == "edge":
-        tables = _Tables(totals, allocation)
         draw = _over_positions(words) if tokens is None else _within_texts(*_matching(tokens, words))
-        rank = int(np.count_nonzero(eigenvalues > _edge(_spectra(draw, tables, n_null, rng)[:, 0])))
-    kept = np.maximum(eigenvalues[len(eigenvalues) - min(rank, len(eigenvalues)) :], 0.0)
+        edge = _edge(_spectra(draw, _Tables(totals, allocation), n_null, rng)[:, 0])
+        rank = int(np.count_nonzero(np.linalg.eigvalsh(centred_gram(squared)) > edge))
+    return projected_distances(squared, rank)
+
+
+def projected_distances(squared: np.ndarray, rank: int) -> np.ndarray:
+    """Distances along the first ``rank`` axes of classical scaling of squared dissimilarities, ``(n, n)``.
+
+    ``squared`` is ``(n, n)`` symmetric and may be negative, as :func:`corrected_squared_distances` are: its
+    positive eigenvalues alone make axes, so at most that many are used. Rank 0 gives zeros. ``ValueError``
+    for another matrix, or a ``rank`` that is no integer >= 0.
+    """
+    rank = checks.positive_int(rank, "rank", minimum=0)
+    eigenvalues, vectors = np.linalg.eigh(centred_gram(squared))
+    kept = np.flatnonzero(eigenvalues > 0)[::-1][:rank]
     if not kept.size:
-        return np.zeros_like(squared)
-    return euclidean_distances(vectors[:, -len(kept) :] * np.sqrt(kept))
+        return np.zeros(vectors.shape)
+    return euclidean_distances(vectors[:, kept] * np.sqrt(eigenvalues[kept]))
 
 
 def signal_rank(
