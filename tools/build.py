@@ -527,7 +527,7 @@ def main(arguments: Sequence[str] | None = None, book: Book | None = None) -> in
             print(f"failed: {', '.join(failed)}", file=sys.stderr)
             return 1
         if not options.no_site:
-            _require_executed(book, notebooks)
+            _require_executed(book, {name: path for name, path in notebooks.items() if name not in chosen})
             html = build_site(book, say=say)
             say(f"open {os.path.relpath(html / 'index.html')}")
     except BuildError as error:
