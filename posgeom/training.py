@@ -137,7 +137,10 @@ def train(
     state = _State(
         model,
         OPTIMISERS[optimiser](
-            parameters, lr=0.0 if callable(learning_rate) else learning_rate, weight_decay=weight_decay
+            parameters,
+            lr=0.0 if callable(learning_rate) else learning_rate,
+            weight_decay=weight_decay,
+            fused=True,  # one kernel for all parameters: these models are small, and the loop's overhead is not
         ),
         generator,
         settings={
