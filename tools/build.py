@@ -413,6 +413,8 @@ def stage(book: Book) -> Path:
         staged = target / source.relative_to(book.root)
         staged.parent.mkdir(parents=True, exist_ok=True)
         if source.suffix == ".ipynb":
+            if not book.executed(source).is_file():
+                raise BuildError(f"{source.name} has not been executed: run tools/build.py without --only")
             notebook = nbformat.read(book.executed(source), as_version=4)
             notebook = tidy(notebook, source.name, machine_paths=machine_paths(book))
             nbformat.write(notebook, staged)
