@@ -27,7 +27,7 @@ lint: environment
 	@$(BIN)/ruff check .
 
 lab: environment
-	@$(BIN)/jupyter-lab --notebook-dir=notebooks
+	@$(BIN)/jupyter-lab --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB)
 
 serve: book
 	@echo "the book is at http://localhost:$(PORT) (end with Ctrl-C)"
