@@ -7,6 +7,7 @@ count from 0, logarithms are natural.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,14 +19,17 @@ from posgeom import checks
 __all__ = [
     "FiniteTask",
     "a_before_b",
+    "automorphisms",
     "bag_of_words",
     "bayes_accuracy",
     "bayes_risk",
     "first_token",
+    "masked_prediction",
     "positional_distributions",
     "prefix_multiset",
     "product_task",
     "separation_gaps",
+    "up_to",
     "up_to_reversal",
     "up_to_swap",
     "whole_sequence",
@@ -143,11 +147,66 @@ def a_before_b(n: int, V: int) -> FiniteTask:
     return FiniteTask(sequences, np.full(len(sequences), 1 / len(sequences)), targets.astype(int))
 
 
+def masked_prediction(law: FiniteTask, rate: float) -> FiniteTask:
+    """Masked language modelling on a finite law, as a finite task of its own (log loss).
+
+    Each token of X (sequences of ``law``; its targets are not used) is masked with probability ``rate``,
+    independently, and each masked token is to be predicted. A case is a sequence with its masks and one masked
+    position k that is asked for. With V the largest token + 1, masks are token V, except at k, where it is
+    V + 1; the target is the token that stood there.
+
+    The loss of this task is the loss *per masked token*; times ``n * rate`` it is the expected sum over the
+    masked tokens of a text. Exchanging two positions moves masks and question along, so that
+    ``separation_gaps`` of this task are the price of equal encodings in masked language modelling.
+    """
+    if not 0 < rate <= 1:
+        raise ValueError(f"rate must be in (0, 1], not {rate!r}")
+    mask = int(law.sequences.max()) + 1
+    cases = []
+    for masked in np.indices((2,) * law.n).reshape(law.n, -1).T.astype(bool):  # 2^n patterns, (n,)
+        share = rate ** masked.sum() * (1 - rate) ** (~masked).sum() / (law.n * rate)
+        for k in np.flatnonzero(masked):
+            asked = np.where(masked, mask, law.sequences)  # (m, n)
+            asked[:, k] = mask + 1
+            cases.append((asked, share * law.probabilities, law.sequences[:, k]))
+    sequences, probabilities, targets = (np.concatenate(part) for part in zip(*cases, strict=True))
+    return FiniteTask(sequences, probabilities, targets)
+
+
 def positional_distributions(task: FiniteTask) -> np.ndarray:
     """The law of the token at each position, ``(n, V)``: a column for each token that occurs, rising."""
     tokens, columns = np.unique(task.sequences, return_inverse=True)
     columns = columns.reshape(task.sequences.shape)
     return np.stack([np.bincount(c, task._normalised(), len(tokens)) for c in columns.T])
+
+
+def automorphisms(n: int, *, P: np.ndarray | None = None, pairs: np.ndarray | None = None) -> np.ndarray:
+    """The permutations that leave all positional data as they are: symmetries of an encoder.
+
+    Parameters
+    ----------
+    n
+        positions, at most 8: all n! permutations are tried.
+    P
+        ``(n, d)``, what each position adds; ``None`` for nothing.
+    pairs
+        ``(n, n)`` or ``(n, n, k)``, what the score of query i and key j is told about (i, j): a bias, minus
+        infinity where a mask hides j, the lag of a rotation; ``None`` for nothing.
+
+    Returns
+    -------
+    ``(k, n)``, every permutation π with ``P[π[i]] == P[i]`` and ``pairs[π[i], π[j]] == pairs[i, j]``; a group.
+    """
+    if checks.positive_int(n, "n") > 8:
+        raise ValueError(f"n must be at most 8, as all n! permutations are tried, not {n}")
+    P = np.zeros((n, 1)) if P is None else np.asarray(P)
+    pairs = np.zeros((n, n)) if pairs is None else np.asarray(pairs)
+    for name, array, axes in (("P", P, 1), ("pairs", pairs, 2)):
+        if array.shape[:axes] != (n,) * axes:
+            raise ValueError(f"{name} has shape {array.shape}, but its first {axes} must be n = {n}")
+    every = np.array(list(itertools.permutations(range(n))))
+    kept = [p for p in every if np.array_equal(P[p], P) and np.array_equal(pairs[np.ix_(p, p)], pairs)]
+    return np.array(kept)
 
 
 # --- What a model can know. A statistic maps sequences (m, n) to keys (m, k); equal keys look the same ---
@@ -165,14 +224,48 @@ def bag_of_words(sequences: np.ndarray) -> np.ndarray:
 
 def up_to_reversal(sequences: np.ndarray) -> np.ndarray:
     """The sequence or its reversal, not which: all that symmetric ALiBi with a pooled readout can know."""
-    return _lesser(sequences, sequences[:, ::-1])
+    n = sequences.shape[1]
+    return up_to([range(n), range(n)[::-1]])(sequences)
 
 
 def up_to_swap(i: int, j: int) -> Statistic:
     """The sequence or its copy with tokens i and j exchanged, not which: all that is left once p_i = p_j."""
 
     def statistic(sequences: np.ndarray) -> np.ndarray:
-        return _lesser(sequences, _swapped(sequences, i, j))
+        same = np.arange(sequences.shape[1])
+        exchanged = same.copy()
+        exchanged[[i, j]] = j, i
+        return up_to([same, exchanged])(sequences)
+
+    return statistic
+
+
+def up_to(group: np.ndarray) -> Statistic:
+    """The sequence up to a group of permutations ``(k, n)``: all that is left under such a symmetry.
+
+    ``group`` as :func:`automorphisms` gives it; a set that is no group is a ``ValueError``. More than 720
+    permutations are refused; for all of them :func:`bag_of_words` gives the same groups.
+    """
+    group = np.asarray(group)
+    if group.ndim != 2 or len(group) == 0 or (np.sort(group, axis=1) != np.arange(group.shape[1])).any():
+        raise ValueError(f"group must hold permutations of 0 ... n - 1, one a row, not {group.tolist()}")
+    if len(group) > 720:
+        raise ValueError(
+            f"group has {len(group)} permutations, more than 720: bag_of_words may be what you need"
+        )
+    members = {tuple(permutation) for permutation in group.tolist()}
+    if not all(tuple(product) in members for a in group for product in a[group].tolist()):
+        raise ValueError("group is not closed: the composition of two of its permutations is missing")
+
+    def statistic(sequences: np.ndarray) -> np.ndarray:
+        if sequences.shape[1] != group.shape[1]:
+            raise ValueError(
+                f"group permutes {group.shape[1]} positions, but the sequences have {sequences.shape[1]}"
+            )
+        least = sequences
+        for permutation in group:
+            least = _lesser(least, sequences[:, permutation])
+        return least
 
     return statistic
 
@@ -294,12 +387,6 @@ def _groups(task: FiniteTask, statistic: Statistic) -> np.ndarray:
             f"statistic must map (m, n) = {task.sequences.shape} to keys (m, k), not to {keys.shape}"
         )
     return np.unique(keys, axis=0, return_inverse=True)[1].ravel()
-
-
-def _swapped(sequences: np.ndarray, i: int, j: int) -> np.ndarray:
-    order = np.arange(sequences.shape[1])
-    order[[i, j]] = order[[j, i]]
-    return sequences[:, order]
 
 
 def _lesser(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -15,14 +15,17 @@ from hypothesis import strategies as st
 from posgeom.tasks import (
     FiniteTask,
     a_before_b,
+    automorphisms,
     bag_of_words,
     bayes_accuracy,
     bayes_risk,
     first_token,
+    masked_prediction,
     positional_distributions,
     prefix_multiset,
     product_task,
     separation_gaps,
+    up_to,
     up_to_reversal,
     up_to_swap,
 )
@@ -251,6 +254,118 @@ def test_renaming_positions_renames_the_gaps(cases, random):
     np.testing.assert_allclose(
         separation_gaps(as_task(moved)), separation_gaps(as_task(cases))[np.ix_(order, order)], atol=1e-14
     )
+
+
+# --- symmetries
+
+
+def test_the_symmetry_groups_of_the_schemes():
+    i = np.arange(5)
+    lag = i[None, :] - i[:, None]
+    causal = np.where(lag <= 0, 0.0, -np.inf)
+    padding = np.where(i < 3, 0.0, -np.inf)[None, :].repeat(5, axis=0)
+    assert len(automorphisms(5)) == 120
+    assert automorphisms(5, P=i[:, None]).tolist() == [[0, 1, 2, 3, 4]]
+    assert automorphisms(5, P=np.array([[0], [1], [1], [2], [3]])).tolist() == [
+        [0, 1, 2, 3, 4],
+        [0, 2, 1, 3, 4],
+    ]
+    assert automorphisms(5, pairs=-abs(lag)).tolist() == [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]]
+    assert automorphisms(5, pairs=lag).tolist() == [[0, 1, 2, 3, 4]]
+    assert automorphisms(5, pairs=causal).tolist() == [[0, 1, 2, 3, 4]]
+    assert len(automorphisms(5, pairs=padding)) == 6 * 2  # the real ones among themselves, the padding too
+    assert len(automorphisms(5, pairs=lag % 5)) == 5  # on a circle, the shifts
+    two_heads = np.stack([-abs(lag), causal], axis=2)
+    assert automorphisms(5, pairs=two_heads).tolist() == [[0, 1, 2, 3, 4]]
+
+
+def test_symmetries_are_those_of_the_encoder():
+    """A permutation is an automorphism of the data exactly when the encoder commutes with it."""
+    import torch
+
+    from posgeom.attention import Encoder, EncoderConfig
+
+    tokens = torch.randint(0, 7, (6, 4), generator=torch.Generator().manual_seed(0))
+    i = np.arange(4)
+    for position, pairs in (("none", None), ("alibi", abs(i[:, None] - i)), ("rope", i[:, None] - i)):
+        encoder = Encoder(
+            EncoderConfig(
+                vocab_size=7, n=4, d=8, heads=2, position=position, embedding_std=1.0, dtype="float64"
+            )
+        ).eval()
+        with torch.no_grad():
+            before = encoder(tokens)
+            commuting = [
+                p
+                for p in itertools.permutations(range(4))
+                if (encoder(tokens[:, list(p)]) - before[:, list(p)]).abs().max() < 1e-12
+            ]
+        assert [tuple(p) for p in automorphisms(4, pairs=pairs).tolist()] == commuting
+
+
+def test_up_to_all_permutations_is_the_bag():
+    task = first_token(4, 3)
+    assert bayes_accuracy(task, up_to(automorphisms(4))) == pytest.approx(bayes_accuracy(task, bag_of_words))
+    assert bayes_accuracy(task, up_to([[0, 1, 2, 3]])) == pytest.approx(1)
+    # A rotation by two leaves two candidates, which agree in one case of three.
+    rotations = [[0, 1, 2, 3], [2, 3, 0, 1]]
+    assert bayes_accuracy(task, up_to(rotations)) == pytest.approx(1 / 3 + 2 / 3 / 2)
+
+
+def test_up_to_refuses_what_is_no_group():
+    for group, message in (
+        ([[0, 1, 2], [1, 2, 0]], "not closed"),
+        ([[0, 1, 1]], "permutations of 0"),
+        ([], "permutations of 0"),
+        (automorphisms(7), "5040 permutations, more than 720"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            up_to(np.array(group))
+    with pytest.raises(ValueError, match="permutes 3 positions, but the sequences have 4"):
+        bayes_accuracy(first_token(4, 2), up_to([[0, 1, 2]]))
+    with pytest.raises(ValueError, match="n must be at most 8"):
+        automorphisms(9)
+    with pytest.raises(ValueError, match="pairs has shape"):
+        automorphisms(3, pairs=np.zeros((3, 2)))
+
+
+# --- masked prediction
+
+
+def test_masked_prediction_of_independent_tokens_by_hand():
+    """Where the rest of the text says nothing, the Bayes risk is the mean entropy of the marginals."""
+    marginals = np.array([[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]])
+    task = masked_prediction(product_task(marginals, lambda x: x[:, 0]), 0.3)
+    entropies = -(marginals * np.log(marginals)).sum(axis=1)
+    assert bayes_risk(task, loss="log") == pytest.approx(entropies.mean(), abs=1e-12)
+    assert len(task.sequences) == 27 * sum(k * math.comb(3, k) for k in range(4))
+    assert ((task.sequences == 4).sum(axis=1) == 1).all()
+
+
+def test_with_everything_masked_the_gap_is_two_jensen_shannon_divergences():
+    marginals = np.array([[0.6, 0.2, 0.2], [0.2, 0.6, 0.2]])
+    task = masked_prediction(product_task(marginals, lambda x: x[:, 0]), 1.0)
+    middle = marginals.mean(axis=0)
+    divergence = (marginals * np.log(marginals / middle)).sum() / 2
+    assert 2 * separation_gaps(task, loss="log")[0, 1] == pytest.approx(2 * divergence, abs=1e-14)
+
+
+def test_the_masked_gap_is_at_least_the_bound_of_theorem_c():
+    rng = np.random.default_rng(0)
+    law = FiniteTask(rng.integers(0, 3, (12, 4)), rng.dirichlet(np.ones(12)), np.zeros(12))
+    mu = positional_distributions(law)
+    for rate in (0.2, 0.6):
+        gaps = 4 * rate * separation_gaps(masked_prediction(law, rate), loss="log")
+        for i, j in itertools.combinations(range(4), 2):
+            middle = (mu[i] + mu[j]) / 2
+            divergence = sum((m[m > 0] * np.log(m[m > 0] / middle[m > 0])).sum() / 2 for m in (mu[i], mu[j]))
+            assert gaps[i, j] > rate**4 * 2 * divergence > 0
+
+
+def test_masked_prediction_names_a_bad_rate():
+    for rate in (0.0, 1.5):
+        with pytest.raises(ValueError, match=r"rate must be in \(0, 1\]"):
+            masked_prediction(first_token(2, 2), rate)
 
 
 # --- laws
