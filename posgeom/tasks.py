@@ -151,8 +151,8 @@ def masked_prediction(law: FiniteTask, rate: float) -> FiniteTask:
     """Masked language modelling on a finite law, as a finite task of its own (log loss).
 
     Each token of X (sequences of ``law``; its targets are not used) is masked with probability ``rate``,
-    independently, and each masked token is to be predicted. A case is a sequence with its masks and one masked
-    position k that is asked for. With V the largest token + 1, masks are token V, except at k, where it is
+    independently, and each masked token is to be predicted. A case is a sequence with its masks and one
+    masked position k that is asked for. With V the largest token + 1, masks are token V, except at k, where it is
     V + 1; the target is the token that stood there.
 
     The loss of this task is the loss *per masked token*; times ``n * rate`` it is the expected sum over the
@@ -195,7 +195,7 @@ def automorphisms(n: int, *, P: np.ndarray | None = None, pairs: np.ndarray | No
 
     Returns
     -------
-    ``(k, n)``, every permutation π with ``P[π[i]] == P[i]`` and ``pairs[π[i], π[j]] == pairs[i, j]``; a group.
+    ``(k, n)``, all permutations π with ``P[π[i]] == P[i]`` and ``pairs[π[i], π[j]] == pairs[i, j]``.
     """
     if checks.positive_int(n, "n") > 8:
         raise ValueError(f"n must be at most 8, as all n! permutations are tried, not {n}")
