@@ -10,6 +10,7 @@ Shapes in the comments: N texts of n tokens each, width d, h heads of width c = 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = [
     "EncoderConfig",
     "PositionScheme",
     "encoder_from_bert",
+    "equivariance_error",
     "torch_generator",
 ]
 
@@ -393,6 +395,21 @@ class Encoder(nn.Module):
                 f"not {positions.dtype} of shape {tuple(positions.shape)}"
             )
         return positions.reshape(-1, tokens.shape[1]).long()
+
+
+def equivariance_error(function: Callable[[Tensor], Tensor], tokens: Tensor, order: Tensor) -> float:
+    """How far ``function`` is from commuting with a permutation of the tokens, relative to its outputs.
+
+    .. math:: \\max |f(x)_{order} - f(x_{order})| \\; / \\; \\max |f(x)|
+
+    ``function`` maps ``(N, n)`` tokens to ``(N, n, d)`` vectors; ``order`` is a permutation ``(n,)``. An
+    equivariant function has 0 in exact arithmetic.
+    """
+    if sorted(order.tolist()) != list(range(tokens.shape[1])):
+        raise ValueError(f"order must be a permutation of 0 ... {tokens.shape[1] - 1}, not {order.tolist()}")
+    with torch.no_grad():
+        before, after = function(tokens), function(tokens[:, order])  # (N, n, d)
+    return ((before[:, order] - after).abs().max() / before.abs().max()).item()
 
 
 def torch_generator(rng: Randomness) -> torch.Generator:

@@ -152,8 +152,8 @@ def masked_prediction(law: FiniteTask, rate: float) -> FiniteTask:
 
     Each token of X (sequences of ``law``; its targets are not used) is masked with probability ``rate``,
     independently, and each masked token is to be predicted. A case is a sequence with its masks and one
-    masked position k that is asked for. With V the largest token + 1, masks are token V, the one at k is V + 1, and
-    the target is the token that stood there.
+    masked position k that is asked for. With V the largest token + 1, masks are token V, the one at k is
+    V + 1, and the target is the token that stood there.
 
     The loss of this task is the loss *per masked token*; times ``n * rate`` it is the expected sum over the
     masked tokens of a text. Exchanging two positions moves masks and question along, so that

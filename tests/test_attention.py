@@ -17,6 +17,7 @@ from posgeom.attention import (
     EncoderConfig,
     PositionScheme,
     encoder_from_bert,
+    equivariance_error,
     torch_generator,
 )
 
@@ -229,6 +230,20 @@ def test_permutation_equivariance_and_what_breaks_it():
             encoder = encoder_with(position, causal=causal)
             gap = largest_gap(encoder(tokens)[:, order], encoder(tokens[:, order]))
             assert gap < 1e-12 if symmetric else gap > 1e-3
+
+
+def test_equivariance_error_by_hand():
+    """f(x)_i = x_i + i: the exchange of tokens 3 and 5 is off by 1, and the largest output is 6."""
+    tokens = torch.tensor([[3, 5]])
+
+    def adds_position(x):
+        return (x + torch.arange(2))[..., None].double()
+
+    assert equivariance_error(adds_position, tokens, torch.tensor([1, 0])) == pytest.approx(1 / 6)
+    assert equivariance_error(adds_position, tokens, torch.tensor([0, 1])) == 0
+    assert equivariance_error(lambda x: x[..., None].double(), tokens, torch.tensor([1, 0])) == 0
+    with pytest.raises(ValueError, match="order must be a permutation of 0 ... 1"):
+        equivariance_error(adds_position, tokens, torch.tensor([1, 1]))
 
 
 def test_symmetric_alibi_cannot_see_a_reversal_but_causal_alibi_can():
