@@ -254,10 +254,13 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         header, body = self._cells()
-        head = "".join(f'<th scope="col">{html.escape(cell)}</th>' for cell in header)
+        head = "".join(
+            f'<th scope="col" style="text-align:{"right" if k else "left"}">{html.escape(cell)}</th>'
+            for k, cell in enumerate(header)
+        )
         lines = [
             f'<tr><th scope="row">{html.escape(name)}</th>'
-            + "".join(f"<td>{cell}</td>" for cell in cells)
+            + "".join(f'<td style="text-align:right">{cell}</td>' for cell in cells)
             + "</tr>"
             for name, *cells in body
         ]

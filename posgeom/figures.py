@@ -9,7 +9,7 @@ not kept.
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from cycler import cycler
@@ -22,7 +22,7 @@ from matplotlib.ticker import MaxNLocator
 from posgeom import checks
 from posgeom.stress import optimal_scale
 
-__all__ = ["PageFigure", "bars", "canvas", "heatmap", "lines", "shepard", "spectrum", "trajectory"]
+__all__ = ["PageFigure", "bars", "canvas", "heatmap", "lines", "scores", "shepard", "spectrum", "trajectory"]
 
 # Okabe and Ito's palette, told apart by colour-blind readers too; the light yellow is left out.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
@@ -51,6 +51,8 @@ STYLE = {
     "savefig.facecolor": "white",
 }
 WIDTH = 7.2
+SCORE_TITLES = {"raw_stress": "raw stress", "scaled_stress": "scaled stress", "violation_rate": "violations"}
+LEAST_STRESS = 1e-2
 DPI = 150
 
 
@@ -181,6 +183,66 @@ def bars(
         _title(ax, title)
         if reference:
             ax.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(3, len(reference)))
+    return figure
+
+
+def scores(
+    tables: Mapping[str, Iterable],
+    *,
+    alt: str,
+    columns: Mapping[str, str] = SCORE_TITLES,
+    title: str | None = None,
+) -> Figure:
+    """Tables of schemes side by side: one panel a score, one line a scheme, one mark a table.
+
+    Parameters
+    ----------
+    tables
+        name -> the rows of one comparison, each with ``scheme`` and the scores as attributes
+        (``posgeom.comparison.Comparison``). The lines are in the order of the first table.
+    columns
+        score -> the title of its panel. Raw stress is drawn on a logarithmic axis from 0.01, with what is
+        smaller at its edge, and a dashed line at 1, where no encoding at all is; the panel of scaled stress
+        has a dotted line at each table's simplex, which holds no information.
+
+    A score without a value (NaN) has no mark. ``ValueError`` without a table or a row.
+    """
+    tables = {name: list(rows) for name, rows in tables.items()}
+    names = list(dict.fromkeys(row.scheme for rows in tables.values() for row in rows))
+    if not names:
+        raise ValueError("tables hold no row: there is no scheme to draw")
+    size = (WIDTH, 1.3 + 0.3 * len(names) + 0.25 * (len(tables) > 3))
+    figure, axes = canvas(1, len(columns), alt=alt, size=size, sharey=True)
+    places = {name: len(names) - 1 - k for k, name in enumerate(names)}
+    spread = np.linspace(0.22, -0.22, len(tables)) if len(tables) > 1 else [0.0]
+    with rc_context(STYLE):
+        for ax, (score, heading) in zip(axes[0], columns.items(), strict=True):
+            for k, (table, rows) in enumerate(tables.items()):
+                colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
+                values = np.array([getattr(row, score) for row in rows], dtype=float)
+                height = np.array([places[row.scheme] for row in rows]) + spread[k]
+                if score == "raw_stress":
+                    values = np.maximum(values, LEAST_STRESS)
+                ax.plot(values, height, marker, color=colour, markersize=5, label=table, clip_on=False)
+                if score == "scaled_stress":
+                    for row in rows:
+                        if row.scheme == "simplex":
+                            ax.axvline(row.scaled_stress, color=colour, linestyle=":", linewidth=1.2)
+            if score == "raw_stress":
+                ax.axvline(1.0, color="#1a1a1a", linestyle="--", linewidth=1.0)
+                ax.set_xscale("log")
+                ax.set_xlim(left=LEAST_STRESS)
+            elif score in ("scaled_stress", "violation_rate"):
+                ax.set_xlim(left=0)
+            ax.set_title(heading, fontsize=11)
+        axes[0, 0].set_yticks(list(places.values()), list(places))
+        axes[0, 0].set_ylim(-0.6, len(names) - 0.4)
+        if title:
+            figure.suptitle(title, x=0.0, ha="left", fontsize=12)
+        if len(tables) > 1:
+            figure.legend(
+                *axes[0, 0].get_legend_handles_labels(), loc="outside lower right", ncols=min(4, len(tables))
+            )
     return figure
 
 

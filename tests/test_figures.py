@@ -4,12 +4,16 @@ import numpy as np
 import pytest
 
 from posgeom import figures
+from posgeom.comparison import SCHEMES, compare_schemes
 from posgeom.distances import euclidean_distances
 from posgeom.encodings import random_gaussian
 
 E = euclidean_distances(random_gaussian(12, 3, rng=0))
 D = euclidean_distances(random_gaussian(12, 3, rng=1))
 x = np.arange(5)
+TABLE = compare_schemes(
+    D, {name: SCHEMES[name] for name in ("RoPE", "simplex", "NoPE")} | {"exact": D}, d=4, rng=0
+)
 DRAWINGS = {
     "heatmap": lambda **k: figures.heatmap(D, **k),
     "lines": lambda **k: figures.lines(
@@ -18,6 +22,7 @@ DRAWINGS = {
     "bars": lambda **k: figures.bars(
         {"a": 1, "b": 2}, xlabel="y", intervals={"a": (0.5, 1.5)}, reference={"r": 1}, **k
     ),
+    "scores": lambda **k: figures.scores({"one": TABLE, "two": TABLE}, **k),
     "shepard": lambda **k: figures.shepard(E, D, **k),
     "spectrum": lambda **k: figures.spectrum({"one": [3, 2, 1, 1e-14], "two": [1, 0.1]}, **k),
     "trajectory": lambda **k: figures.trajectory(random_gaussian(9, 2, rng=0), **k),
@@ -60,6 +65,20 @@ def test_the_data_are_drawn():
     np.testing.assert_array_equal(one.get_ydata(), [3, 2, 1])
 
 
+def test_scores_are_drawn_by_scheme_with_their_reference_lines():
+    raw, kendall = figures.scores(
+        {"one": TABLE}, alt="a", columns={"raw_stress": "raw", "kendall": "tau"}
+    ).axes
+    marks, no_encoding = raw.lines
+    # What fits exactly has no place on a logarithmic axis: it is at the edge.
+    np.testing.assert_allclose(marks.get_xdata(), [*(row.raw_stress for row in TABLE)][:3] + [0.01])
+    assert list(marks.get_ydata()) == [3, 2, 1, 0] and no_encoding.get_xdata() == [1, 1]
+    assert [label.get_text() for label in raw.get_yticklabels()] == list(TABLE.schemes)
+    np.testing.assert_array_equal(kendall.lines[0].get_xdata(), [row.kendall for row in TABLE])
+    (scaled,) = figures.scores({"one": TABLE}, alt="a", columns={"scaled_stress": "s"}).axes
+    assert scaled.lines[1].get_xdata() == [TABLE["simplex"].scaled_stress] * 2
+
+
 def test_several_panels_share_one_alt_text():
     figure, axes = figures.canvas(1, 2, alt="two maps")
     assert figures.heatmap(D, alt="left", ax=axes[0, 0]) is figure
@@ -67,6 +86,9 @@ def test_several_panels_share_one_alt_text():
 
 
 def test_bad_arguments_are_named():
+    for nothing in ({}, {"one": []}):
+        with pytest.raises(ValueError, match="no row"):
+            figures.scores(nothing, alt="a")
     with pytest.raises(ValueError, match="needs two"):
         figures.trajectory(np.zeros((4, 1)), alt="a")
     with pytest.raises(ValueError, match="log must be"):
