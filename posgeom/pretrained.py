@@ -355,7 +355,7 @@ class HiddenMeans(NamedTuple):
     """What :func:`hidden_means` returns."""
 
     means: np.ndarray  # (layers + 1, n, d): the mean vector at each position
-    mean_square: np.ndarray  # (layers + 1,): the mean squared length of a vector
+    mean_square: np.ndarray  # (layers + 1, n): the mean squared length of the vectors there
 
 
 def hidden_means(model: BertModel, ids: np.ndarray, *, batch: int = 32) -> HiddenMeans:
@@ -391,14 +391,15 @@ def hidden_means(model: BertModel, ids: np.ndarray, *, batch: int = 32) -> Hidde
     if ids.shape[1] > positions:
         raise ValueError(f"ids has {ids.shape[1]} positions, but the model has {positions}")
     sums = np.zeros((model.config.num_hidden_layers + 1, ids.shape[1], model.config.hidden_size))
-    squares = np.zeros(len(sums))
+    squares = np.zeros(sums.shape[:2])
     with torch.no_grad():
         for tokens in torch.tensor(ids, dtype=torch.long).split(batch):
             states = model(input_ids=tokens, output_hidden_states=True).hidden_states
             for layer, state in enumerate(states):
-                sums[layer] += state.double().sum(dim=0).numpy()  # (n, d)
-                squares[layer] += float((state.double() ** 2).sum())
-    return HiddenMeans(sums / len(ids), squares / ids.size)
+                state = state.double()  # (N, n, d)
+                sums[layer] += state.sum(dim=0).numpy()
+                squares[layer] += (state**2).sum(dim=(0, 2)).numpy()
+    return HiddenMeans(sums / len(ids), squares / len(ids))
 
 
 def _weights(model: object) -> tuple[str, list[str], Callable[[str], np.ndarray]]:
