@@ -108,7 +108,7 @@ def fitted_schemes(D: np.ndarray) -> dict[str, Scheme]:
     fit = fit_power_line(D)
     return {
         "MDS of these distances": lambda n, d, rng: euclidean_distances(classical_mds(D, d).points),
-        f"power line (a = {fit.exponent:.2f})": lambda n, d, rng: fit.scale * power_line(n, fit.exponent),
+        "best power line": lambda n, d, rng: fit.scale * power_line(n, fit.exponent),
     }
 
 

@@ -216,8 +216,8 @@ def test_fitted_schemes_fit_what_they_were_made_from_and_not_another():
     D, other = corpus(0), corpus(1)
     own = compare_schemes(D, fitted_schemes(D), d=N, rng=0)
     assert own["MDS of these distances"].raw_stress == pytest.approx(0, abs=1e-10)
-    assert own[1].raw_stress == pytest.approx(fit_power_line(D).stress, rel=1e-9)
-    assert own[1].best_scale == pytest.approx(1, rel=1e-9)
+    assert own["best power line"].raw_stress == pytest.approx(fit_power_line(D).stress, rel=1e-9)
+    assert own["best power line"].best_scale == pytest.approx(1, rel=1e-9)
     foreign = compare_schemes(other, fitted_schemes(D), d=N, rng=0)
     assert foreign["MDS of these distances"].raw_stress > 0.01
     narrow = compare_schemes(D, fitted_schemes(D), d=3, rng=0)["MDS of these distances"]
