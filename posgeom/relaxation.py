@@ -7,12 +7,12 @@ the power ``(1 + i)^a`` and the exponential ``exp(-i / tau)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.sparse import vstack
+from scipy.sparse import csr_matrix, vstack
 
 from posgeom import checks
 from posgeom.noise import corrected_squared_distances
@@ -37,6 +37,7 @@ EXPONENTS = (-3.0, 2.0)
 # Time constants, in positions and in lengths of the text: from a step to a straight line.
 SHORTEST, LONGEST = 0.2, 20.0
 GRID_STEPS = 120
+ROWS_AT_ONCE = 16
 
 
 # --- lines ----------------------------------------------------------------------------------------------
@@ -223,7 +224,7 @@ class Deviations(NamedTuple):
     products: np.ndarray
 
 
-def deviations(texts: np.ndarray, reference: np.ndarray, half: np.ndarray) -> Deviations:
+def deviations(texts: np.ndarray, reference: Sequence[np.ndarray], half: np.ndarray) -> Deviations:
     """How far the law of each position is from a reference law, and in which direction.
 
     .. math:: r_i^2 = \\lVert \\sqrt{\\mu_i} - s \\rVert^2, \\qquad
@@ -238,7 +239,7 @@ def deviations(texts: np.ndarray, reference: np.ndarray, half: np.ndarray) -> De
     texts
         ``(M, n)`` token ids, one row a text.
     reference
-        ``(M, m)`` token ids of the same texts, pooled over rows and columns.
+        ``(M, m)`` token ids of the same texts, or M rows of different lengths; all of them are pooled.
     half
         ``(M,)`` of 0 and 1: the half of each text. It is an argument so that a jackknife, which leaves texts
         out, leaves the others where they are.
@@ -248,16 +249,13 @@ def deviations(texts: np.ndarray, reference: np.ndarray, half: np.ndarray) -> De
     ValueError
         for arrays that do not belong together, or a half without texts.
     """
-    texts, reference, halves, vocab_size = _in_halves(texts, reference, half)
-    squared, products = np.zeros(texts.shape[1]), np.zeros((texts.shape[1],) * 2)
-    for own, other in (halves, halves[::-1]):
-        rows = PositionalCounts.from_ids(texts[own], vocab_size=vocab_size)
-        pooled = PositionalCounts.from_ids(reference[other].reshape(-1, 1), vocab_size=vocab_size)
-        distances = corrected_squared_distances(vstack([rows.counts, pooled.counts], format="csr"))
+    squared, products = [], []
+    for own, far in _across_halves(texts, reference, half, pooled=True):
+        distances = corrected_squared_distances(vstack([own, far], format="csr"))
         r2 = distances[-1, :-1]
-        squared += r2 / 2.0
-        products += (r2[:, None] + r2[None, :] - distances[:-1, :-1]) / 4.0
-    return Deviations(squared, products)
+        squared.append(r2)
+        products.append((r2[:, None] + r2[None, :] - distances[:-1, :-1]) / 2.0)
+    return Deviations(np.mean(squared, axis=0), np.mean(products, axis=0))
 
 
 def matched_deviations(texts: np.ndarray, others: np.ndarray, half: np.ndarray) -> np.ndarray:
@@ -266,31 +264,46 @@ def matched_deviations(texts: np.ndarray, others: np.ndarray, half: np.ndarray) 
     ``others`` is ``(M, n)`` and row for row made from ``texts``: their sentences in another order, say. As in
     :func:`deviations`, one half of ``texts`` meets the other half of ``others``; errors are the same.
     """
-    texts, others, halves, vocab_size = _in_halves(texts, others, half)
-    if texts.shape != others.shape:
-        raise ValueError(f"texts has shape {texts.shape} and others {others.shape}: they must agree")
-    n = texts.shape[1]
-    squared = np.zeros(n)
-    for own, other in (halves, halves[::-1]):
-        first = PositionalCounts.from_ids(texts[own], vocab_size=vocab_size)
-        second = PositionalCounts.from_ids(others[other], vocab_size=vocab_size)
-        distances = corrected_squared_distances(vstack([first.counts, second.counts], format="csr"))
-        squared += distances[np.arange(n), n + np.arange(n)] / 2.0
-    return squared
+    if np.shape(texts) != np.shape(others):
+        raise ValueError(f"texts has shape {np.shape(texts)} and others {np.shape(others)}: they must agree")
+    squared = []
+    for first, second in _across_halves(texts, np.asarray(others), half):
+        # All pairs of a block are computed for the few that are wanted: small blocks waste little.
+        for start in range(0, first.shape[0], ROWS_AT_ONCE):
+            block = [rows[start : start + ROWS_AT_ONCE] for rows in (first, second)]
+            k = block[0].shape[0]
+            distances = corrected_squared_distances(vstack(block, format="csr"))
+            squared.append(distances[np.arange(k), k + np.arange(k)])
+    return np.concatenate(squared).reshape(2, -1).mean(axis=0)
 
 
-def _in_halves(
-    texts: np.ndarray, partner: np.ndarray, half: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray], int]:
-    texts, partner, half = np.asarray(texts), np.asarray(partner), np.asarray(half)
-    if texts.ndim != 2 or partner.ndim != 2 or not (len(texts),) == (len(partner),) == half.shape:
+def _across_halves(
+    texts: np.ndarray, partner: Sequence[np.ndarray], half: np.ndarray, *, pooled: bool = False
+) -> list[tuple[csr_matrix, csr_matrix]]:
+    """Counts of the texts of each half, and of the partner rows of the other half."""
+    texts, half = np.asarray(texts), np.asarray(half)
+    if texts.ndim != 2 or not (len(texts),) == (len(partner),) == half.shape:
         raise ValueError(
-            f"texts has shape {texts.shape}, its partner {partner.shape} and half {half.shape}: "
+            f"texts has shape {texts.shape}, its partner {len(partner)} rows and half shape {half.shape}: "
             "each needs one row (one entry) for each text"
         )
     if not np.array_equal(np.unique(half), [0, 1]):
         raise ValueError(f"half must hold 0 and 1, both of them, not {np.unique(half)[:4]}")
-    return texts, partner, (half == 0, half == 1), int(max(texts.max(), partner.max())) + 1
+    largest = (
+        partner.max() if isinstance(partner, np.ndarray) else max(np.max(row, initial=0) for row in partner)
+    )
+    vocab_size = 1 + int(max(texts.max(), largest))
+    pairs = []
+    for own, other in ((half == 0, half == 1), (half == 1, half == 0)):
+        if isinstance(partner, np.ndarray):
+            rows = partner[other]
+        else:
+            rows = [partner[row] for row in np.flatnonzero(other)]
+        if pooled:
+            rows = np.concatenate(rows)[:, None]
+        counted = (PositionalCounts.from_ids(ids, vocab_size=vocab_size) for ids in (texts[own], rows))
+        pairs.append(tuple(counts.counts for counts in counted))
+    return pairs
 
 
 class DecayFit(NamedTuple):

@@ -179,18 +179,39 @@ def test_matched_deviations_compare_position_with_position():
 
 def test_matched_deviations_are_corrected_squares_of_pairs():
     rng = np.random.default_rng(0)
-    texts, others, half = rng.integers(0, 5, (30, 2)), rng.integers(0, 5, (30, 2)), halves(30)
-    expected = []
-    for own, other in ((0, 1), (1, 0)):
-        pair = [np.bincount(x, minlength=5) for x in (texts[half == own, 1], others[half == other, 1])]
-        expected.append(corrected_squared_distances(np.array(pair))[0, 1])
-    assert matched_deviations(texts, others, half)[1] == pytest.approx(np.mean(expected))
+    texts, others, half = rng.integers(0, 5, (30, 19)), rng.integers(0, 5, (30, 19)), halves(30)
+    found = matched_deviations(texts, others, half)
+    for position in range(19):
+        expected = []
+        for own, other in ((0, 1), (1, 0)):
+            pair = texts[half == own, position], others[half == other, position]
+            counts = np.array([np.bincount(x, minlength=5) for x in pair])
+            expected.append(corrected_squared_distances(counts)[0, 1])
+        assert found[position] == pytest.approx(np.mean(expected))
+
+
+def test_a_reference_may_have_rows_of_different_lengths():
+    rng = np.random.default_rng(0)
+    texts, reference = rng.integers(0, 6, (40, 3)), rng.integers(0, 6, (40, 5))
+    rows = [row[: 1 + k % 5] for k, row in enumerate(reference)]
+    ragged = deviations(texts, rows, halves(40)).squared
+    assert not np.allclose(ragged, deviations(texts, reference, halves(40)).squared)
+    np.testing.assert_array_equal(
+        deviations(texts, list(reference), halves(40)).squared,
+        deviations(texts, reference, halves(40)).squared,
+    )
+    pooled = [np.concatenate([rows[k] for k in range(half, 40, 2)]) for half in (0, 1)]
+    counts = [np.bincount(texts[::2, 0], minlength=6), np.bincount(pooled[1], minlength=6)]
+    other = [np.bincount(texts[1::2, 0], minlength=6), np.bincount(pooled[0], minlength=6)]
+    expected = sum(corrected_squared_distances(np.array(pair))[0, 1] / 2 for pair in (counts, other))
+    assert ragged[0] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     "texts, partner, half, words",
     [
-        (np.zeros((4, 2), int), np.zeros((5, 2), int), [0, 1, 0, 1], "one row"),
+        (np.zeros((4, 2), int), np.zeros((5, 2), int), [0, 1, 0, 1], "agree"),
+        (np.zeros((4, 2), int), np.zeros((4, 2), int), [0, 1, 0], "one row"),
         (np.zeros((4, 2), int), np.zeros((4, 2), int), [0, 0, 0, 0], "half"),
         (np.zeros((4, 2), int), np.zeros((4, 3), int), [0, 1, 0, 1], "agree"),
     ],
