@@ -18,7 +18,12 @@ def generator(rng: np.random.Generator | int) -> np.random.Generator:
         raise ValueError(
             "rng is None: pass a numpy.random.Generator or an integer seed, so that the draw can be repeated"
         )
-    return np.random.default_rng(rng)
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"rng must be a numpy.random.Generator or an integer seed >= 0, not {rng!r}"
+        ) from None
 
 
 def positive_int(value: int, name: str, *, minimum: int = 1) -> int:

@@ -145,7 +145,8 @@ def load_corpus(name_or_path: str | os.PathLike, *, split: str = "train") -> Cor
     ------
     CorpusError
         for an unknown name or split, a missing package or file, a checksum that differs, a file that is not
-        UTF-8 (line), a table without a text column (the columns it has), a bad line (line), an empty corpus.
+        UTF-8 (line), a table without a text column (the columns it has), a bad line (line), an empty corpus,
+        a corpus of one text.
     """
     if isinstance(name_or_path, str) and name_or_path in CORPORA:
         splits, loader = CORPORA[name_or_path]
@@ -179,7 +180,13 @@ def _load_file(path: Path) -> Corpus:
     blank = len(rows) - len(kept)
     name = re.sub(r"\.\w+(\.gz)?$", "", path.name, flags=re.IGNORECASE)
     source = f"file {path.name}" + (f"; blank texts left out: {blank}" if blank else "")
-    return Corpus(name, tuple(row.text for row in kept), labels_of(kept, str(path)), source, digest)
+    labels = labels_of(kept, str(path))
+    if len(kept) == 1:
+        raise CorpusError(
+            f"{path} holds one text only, and one text has no distribution of words at a position: "
+            "a .txt file has one text a line, so break a long text into lines"
+        )
+    return Corpus(name, tuple(row.text for row in kept), labels, source, digest)
 
 
 # Corpora by name

@@ -58,7 +58,7 @@ def fisher_rao_distances(x) -> np.ndarray:
     The second form is the one computed: it keeps its digits for close rows. Arguments and errors as for
     :func:`hellinger_distances`. Range [0, pi]: the arc, where the Hellinger distance is the chord.
     """
-    return 4.0 * np.arcsin(np.minimum(hellinger_distances(x) / 2.0, np.sqrt(0.5)))
+    return np.minimum(4.0 * np.arcsin(hellinger_distances(x) / 2.0), np.pi)
 
 
 def euclidean_distances(P: np.ndarray) -> np.ndarray:
@@ -74,6 +74,8 @@ def _root_distributions(x) -> csr_matrix:
     """``sqrt(x / row sums)`` as CSR float64, columns that no row uses left out."""
     weights = getattr(x, "counts", x)
     if issparse(weights):
+        if weights.ndim != 2:
+            raise ValueError(f"x must be a matrix (2 axes), not an array of shape {weights.shape}")
         weights = csr_matrix(weights, dtype=np.float64, copy=True)
         weights.sum_duplicates()
     else:

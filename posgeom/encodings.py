@@ -249,6 +249,10 @@ def _lags(n: int) -> np.ndarray:
 
 
 def _positive(value: float, name: str) -> float:
-    if not (math.isfinite(value) and value > 0):
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number, not {value!r}") from None
+    if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{name} must be a finite number > 0, not {value!r}")
-    return float(value)
+    return number

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import eigh, svd
 from scipy.optimize import minimize
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from scipy.sparse.linalg import ArpackError, eigsh
 
 from posgeom import checks
 from posgeom.distances import euclidean_distances
@@ -153,7 +153,8 @@ def _partial(B: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
     try:
         # A fixed start makes the answer repeatable; it must not be constant, which B maps to 0.
         return eigsh(B, k=d, which="LA", v0=np.cos(np.arange(n) ** 2 + 1.0))
-    except ArpackNoConvergence:
+    except ArpackError:
+        # Lanczos fails on B = 0, where every position is alike, and may not converge on a flat spectrum.
         return eigh(B, subset_by_index=[n - d, n - 1])
 
 
@@ -183,7 +184,7 @@ def smacof(
         a start ``(n, d)``, or several, ``(s, n, d)``, of which the best end is kept; ``None`` starts from
         classical scaling. Points that coincide in every start stay together under majorisation.
     max_iter
-        how many passes over all pairs a start may take (a line search that is under way may add a few).
+        how many passes over all pairs each start may take.
     tol
         stops when a pass takes less than this share off the stress.
     rng
@@ -227,35 +228,56 @@ def _guttman(X: np.ndarray, D: np.ndarray) -> tuple[float, np.ndarray]:
     return float(((E - D) ** 2).sum()), transform
 
 
+class _PassesUsedUp(Exception):
+    """Ends a line search that would go beyond the passes that the caller allowed."""
+
+
 def _descend(X: np.ndarray, D: np.ndarray, max_iter: int, tol: float) -> tuple[float, MDS]:
     """Raw stress over ordered pairs, and the configuration, where the descent from ``X`` ends."""
     X = X - X.mean(axis=0)
     raw, transform = _guttman(X, D)
     passes, negligible = 1, np.finfo(float).eps * (D**2).sum()
-    while passes < max_iter and raw > negligible:
+    # On a line the stress is one quadratic for each order of the points, and a step solves it exactly.
+    valley_found = 0.0 if X.shape[1] == 1 else VALLEY_FOUND
+    gain = np.inf
+    while passes < max_iter and raw > negligible and gain > max(valley_found, tol):
         before, X = raw, transform
         raw, transform = _guttman(X, D)
         passes += 1
-        if before - raw <= VALLEY_FOUND * before:
-            break
-    if passes >= max_iter or raw <= negligible:
-        return raw, MDS(X, gram_matrix(D), passes, converged=raw <= negligible)
+        gain = (before - raw) / before
+    converged = raw <= negligible or gain <= tol
+    if not converged and passes < max_iter:
+        raw, X, passes, converged = _finish(X, raw, D, max_iter, tol, passes)
+    return raw, MDS(X - X.mean(axis=0), gram_matrix(D), passes, converged)
+
+
+def _finish(
+    X: np.ndarray, raw: float, D: np.ndarray, max_iter: int, tol: float, passes: int
+) -> tuple[float, np.ndarray, int, bool]:
+    """Down the valley from ``X`` by L-BFGS; the best points seen, their raw stress, all passes,
+    convergence.
+    """
+    start = raw
+    best = raw, X
 
     def relative(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal best, passes
+        if passes == max_iter:
+            raise _PassesUsedUp
+        passes += 1
         Y = flat.reshape(X.shape)
         value, guttman = _guttman(Y, D)
-        return value / raw, (4.0 * len(D) / raw) * (Y - guttman).ravel()
+        if value < best[0]:
+            best = value, Y.copy()
+        return value / start, (4.0 * len(D) / start) * (Y - guttman).ravel()
 
-    budget = max_iter - passes
-    finish = minimize(
-        relative, X.ravel(), jac=True, method="L-BFGS-B",
-        options={"maxfun": budget, "maxiter": budget, "ftol": tol, "gtol": 0.0},
-    )  # fmt: skip
-    points = finish.x.reshape(X.shape)
-    points -= points.mean(axis=0)
-    return float(finish.fun) * raw, MDS(
-        points, gram_matrix(D), passes + finish.nfev, converged=finish.status != 1
-    )
+    options = {"maxfun": max_iter, "maxiter": max_iter, "ftol": tol, "gtol": 0.0}
+    try:
+        minimize(relative, X.ravel(), jac=True, method="L-BFGS-B", options=options)
+        converged = True
+    except _PassesUsedUp:
+        converged = False
+    return *best, passes, converged
 
 
 def low_rank(P: np.ndarray, r: int) -> tuple[np.ndarray, np.ndarray]:

@@ -93,7 +93,9 @@ def _pairs(E: np.ndarray, D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(
             "D is zero for every pair, or has one position: stress is a share of the sum of D^2, here 0"
         )
-    return E[upper], d
+    # One unit for both, so that no square overflows or vanishes.
+    unit = d.max()
+    return E[upper] / unit, d / unit
 
 
 def _scale(e: np.ndarray, d: np.ndarray) -> float:

@@ -335,11 +335,6 @@ def test_blank_texts_are_left_out_with_their_labels_and_told(tmp_path):
     assert corpus.source == "file a.csv; blank texts left out: 1"
 
 
-def test_one_text_is_a_corpus(tmp_path):
-    corpus = load_corpus(write(tmp_path / "a.txt", "alone", compress=False))
-    assert corpus.texts == ("alone",) and len(corpus) == 1
-
-
 def test_a_path_object_is_a_path_even_if_it_reads_like_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(CorpusError, match="no such file"):
@@ -418,8 +413,8 @@ def test_what_is_no_corpus_file(tmp_path):
 
 
 def test_gzip_is_known_by_its_first_bytes_too(tmp_path):
-    path = write(tmp_path / "a.txt", gzip.compress(b"fish"), compress=False)
-    assert load_corpus(path).texts == ("fish",)
+    path = write(tmp_path / "a.txt", gzip.compress(b"fish\nfowl"), compress=False)
+    assert load_corpus(path).texts == ("fish", "fowl")
 
 
 # The dataclass
@@ -458,3 +453,11 @@ def test_a_corpus_that_makes_no_sense_is_refused(texts, labels, message):
 
 def test_every_name_of_the_book_is_there():
     assert list(CORPORA) == ["imdb", "rotten_tomatoes", "sst2", "bbc_news", "python_stdlib", "kjv"]
+
+
+@pytest.mark.parametrize("content", ["the only line\n", "\n\nthe only line that is not blank\n  \n"])
+def test_a_corpus_of_one_text_is_refused(tmp_path, content):
+    path = tmp_path / "one.txt"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"one\.txt holds one text only"):
+        load_corpus(path)

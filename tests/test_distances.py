@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.sparse import csr_matrix, random_array
+from scipy.sparse import coo_array, csr_matrix, random_array
 from scipy.spatial.distance import pdist, squareform
 
 from posgeom import distances
@@ -117,6 +117,7 @@ def test_no_dense_matrix_is_made_for_512_positions_and_30522_words():
         ([[1, 2], [np.nan, 1]], r"x\[1, 0\] is nan"),
         (csr_matrix([[1.0, 2.0], [np.inf, 1.0]]), "not finite at position 1, word 0"),
         ([1, 2, 3], "2 axes"),
+        (coo_array([1.0, 2.0, 3.0]), "2 axes"),
         ([["a", "b"]], "real numbers"),
     ],
 )
@@ -133,6 +134,10 @@ def test_fisher_rao_is_the_arc_over_the_chord():
         [[0, np.pi / 2, np.pi], [np.pi / 2, 0, np.pi / 2], [np.pi, np.pi / 2, 0]],
         rtol=1e-14,
     )
+
+
+def test_fisher_rao_never_exceeds_pi():
+    assert fisher_rao_distances(np.eye(3)).max() == np.pi
 
 
 @given(weights)

@@ -193,6 +193,12 @@ def test_random_tables_follow_rng_and_std():
         (lambda: alibi_slopes(0), "n_heads must be at least 1"),
         (lambda: alibi_distances(3, np.nan), "slope must be"),
         (lambda: random_gaussian(3, 2, rng=None), "rng is None"),
+        (
+            lambda: random_gaussian(3, 2, rng="seed"),
+            "rng must be a numpy.random.Generator or an integer seed",
+        ),
+        (lambda: random_gaussian(3, 2, rng=-1), "rng must be a numpy.random.Generator or an integer seed"),
+        (lambda: sinusoidal(3, 4, base="big"), "base must be a number"),
         (lambda: t5_buckets(9, n_buckets=7), "n_buckets must be even"),
         (lambda: power_line(3, np.inf), "exponent must be finite"),
     ],

@@ -94,6 +94,8 @@ def test_no_geometry_at_all():
     result = classical_mds(np.zeros((4, 4)), 2)
     assert (result.points == 0).all() and result.rank == 0 and result.negative_mass == 0
     assert classical_mds(np.zeros((4, 4))).points.shape == (4, 0)
+    n = mds_module.PARTIAL_FROM
+    assert (classical_mds(np.zeros((n, n)), 3).points == 0).all()
 
 
 @given(st.integers(0, 10**6))
@@ -270,10 +272,23 @@ def test_the_best_of_several_starts_is_kept_and_ties_are_drawn():
     np.testing.assert_array_equal(first, second)
 
 
-def test_smacof_says_when_it_ran_out_of_passes():
+def test_smacof_says_when_it_ran_out_of_passes_and_never_takes_more():
     D = noisy_distances(30, 8, np.random.default_rng(9))
-    assert not smacof(D, 2, max_iter=2).converged
+    for max_iter in (1, 2, 5, 17, 40, 41, 42, 43):
+        limited = smacof(D, 2, max_iter=max_iter)
+        assert limited.passes <= max_iter and not limited.converged
     assert smacof(D, 2, max_iter=5000).converged
+
+
+def test_smacof_on_a_line_is_plain_majorisation_to_its_end():
+    D = noisy_distances(20, 6, np.random.default_rng(13))
+    start = classical_mds(D, 1).points
+    reference, _, passes = sklearn_smacof(
+        D, n_components=1, init=start, n_init=1, eps=1e-9, return_n_iter=True, normalized_stress=False
+    )
+    ours = smacof(D, 1, init=start)
+    np.testing.assert_allclose(euclidean_distances(ours.points), euclidean_distances(reference), atol=1e-9)
+    assert ours.converged and ours.passes <= passes + 2
 
 
 def test_a_start_of_the_wrong_shape_is_named():

@@ -46,7 +46,8 @@ def test_raw_stress_under_a_scale_is_the_quadratic(seed, s):
     e, d = E[upper], D[upper]
     assert stress(s * E, D) == pytest.approx(1 - 2 * s * (e @ d) / (d @ d) + s**2 * (e @ e) / (d @ d))
     assert stress(s * E, D, scale="optimal") == pytest.approx(stress(E, D, scale="optimal"))
-    assert stress(7 * E, 7 * D) == pytest.approx(stress(E, D))
+    for unit in (7, 1e-170, 1e160):
+        assert stress(unit * E, unit * D) == pytest.approx(stress(E, D))
 
 
 @given(st.integers(0, 10**6))
