@@ -95,8 +95,8 @@ def _root_distributions(x) -> csr_matrix:
     empty = np.flatnonzero(largest == 0)
     if empty.size:
         raise ValueError(
-            f"position {empty[0]} has no weight, so it has no distribution: {empty.size} of {weights.shape[0]} "
-            "positions are empty; use fewer positions, or texts that reach them"
+            f"position {empty[0]} has no weight, so it has no distribution: {empty.size} of "
+            f"{weights.shape[0]} positions are empty; use fewer positions, or texts that reach them"
         )
     lengths = np.diff(weights.indptr)
     weights.data /= np.repeat(largest, lengths)

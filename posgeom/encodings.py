@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import exprel
 
 from posgeom import checks
 
@@ -225,7 +226,7 @@ def power_line(n: int, exponent: float) -> np.ndarray:
     if not math.isfinite(exponent):
         raise ValueError(f"exponent must be finite, not {exponent}")
     logs = np.log1p(np.arange(n))
-    places = logs if exponent == 0 else np.expm1(exponent * logs) / exponent
+    places = logs * exprel(exponent * logs)  # exprel(x) = (e^x - 1) / x, and 1 at 0
     return np.abs(places[:, None] - places[None, :])
 
 

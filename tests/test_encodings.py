@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.fft import dct
 
@@ -168,6 +168,7 @@ def test_power_line_by_hand():
 
 
 @given(st.floats(-3, 3))
+@example(5e-324)
 @settings(max_examples=30)
 def test_power_line_is_continuous_in_the_exponent(exponent):
     np.testing.assert_allclose(power_line(30, exponent), power_line(30, exponent + 1e-9), rtol=1e-6)
