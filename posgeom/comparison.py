@@ -49,6 +49,8 @@ __all__ = [
 Scheme = Callable[[int, int, np.random.Generator], np.ndarray]
 
 T5_SIDE = 16
+# Of the largest distance: what lies closer together than this differs by rounding only.
+ROUNDING = 1e-11
 # For each score: its column, and whether a small value is a good one.
 SCORES = {
     "raw_stress": ("raw stress", True),
@@ -160,7 +162,8 @@ class Row:
     scaled_stress
         the stress at that factor, in [0, 1].
     spearman, kendall
-        rank agreement of the pairs, in [-1, 1]; NaN where ``E`` is constant.
+        rank agreement of the pairs, in [-1, 1]; NaN where ``E`` is constant. Values that differ by rounding
+        only are ties.
     violation_rate
         of monotonicity, in [0, 1]; ties violate nothing, so a constant ``E`` has 0. NaN below 3 positions.
     """
@@ -349,7 +352,8 @@ def _row(name: str, scheme: Scheme | np.ndarray, D: np.ndarray, d: int, seed: in
             error.add_note(f"raised by the scheme {name!r}, called with n = {n}, d = {d} and a generator")
             raise
     E = encoding_distances(scheme, n, f"scheme {name!r}")
-    spearman, kendall = rank_agreement(E, D)
+    tied = _without_rounding(E)
+    spearman, kendall = rank_agreement(tied, _without_rounding(D))
     return Row(
         scheme=name,
         raw_stress=stress(E, D),
@@ -357,8 +361,19 @@ def _row(name: str, scheme: Scheme | np.ndarray, D: np.ndarray, d: int, seed: in
         scaled_stress=stress(E, D, scale="optimal"),
         spearman=spearman,
         kendall=kendall,
-        violation_rate=violation_rate(E) if n >= 3 else float("nan"),
+        violation_rate=violation_rate(tied) if n >= 3 else float("nan"),
     )
+
+
+def _without_rounding(E: np.ndarray) -> np.ndarray:
+    """``E`` with values made equal that differ by rounding only.
+
+    Distances of one lag come out of points as numbers that differ in the last digit, or not, from machine to
+    machine. Their order is no property of the encoding, so scores that look at order must see ties.
+    """
+    values, where = np.unique(E, return_inverse=True)
+    new = np.diff(values, prepend=-np.inf) > ROUNDING * values[-1]
+    return values[new][np.cumsum(new) - 1][where].reshape(E.shape)
 
 
 # --- the power line -------------------------------------------------------------------------------------
@@ -452,7 +467,9 @@ def _power_pairs(
     logs = np.log1p(np.arange(first, first + n))
     origin = logs[0] if exponent < 0 else logs[-1]
     logs = logs - origin
-    places = logs if exponent == 0 else np.expm1(exponent * logs) / exponent
+    # Below the smallest normal number a quotient of two such numbers has no digits; the limit has them all.
+    flat = abs(exponent) < np.finfo(float).tiny
+    places = logs if flat else np.expm1(exponent * logs) / exponent
     return np.abs(places[upper[0]] - places[upper[1]]), float(np.exp(exponent * origin))
 
 
