@@ -6,7 +6,9 @@ padding.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from importlib import resources
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +32,7 @@ __all__ = [
     "masked_batches",
     "masked_loss",
     "ragged",
+    "recorded_runs",
     "small_vocabulary",
     "train_positions",
 ]
@@ -108,6 +111,8 @@ TEXTS: Mapping[str, Source] = {
     "ragged shuffled": lambda ids, n, n_texts, rng: ragged(
         shuffled(random_windows(ids, n, n_texts, rng=rng), rng), SHORTEST, rng=rng
     ),
+    # Every place keeps its own words, and loses those of the other places.
+    "independent": lambda ids, n, n_texts, rng: rng.permuted(balanced(ids, n)[:n_texts], axis=0),
 }
 
 
@@ -199,3 +204,13 @@ def train_positions(
         track_every=track_every,
     )
     return Run(history, before, model.position_table())
+
+
+def recorded_runs() -> dict:
+    """The runs that come with the package, written by ``tools/make_mlm_results.py``, as it says.
+
+    ``["settings"]`` of all, and ``["runs"]``: arm -> a list of runs, one a seed, each with its curves
+    ``violation_rate``, ``spearman_hellinger``, ``spearman_lag`` and ``loss``.
+    """
+    file = resources.files("posgeom") / "data" / "mlm_monotonicity.json"
+    return json.loads(file.read_text(encoding="utf-8"))

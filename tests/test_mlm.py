@@ -55,6 +55,14 @@ def test_texts_of_each_kind(name, ids):
     )
 
 
+def test_independent_texts_keep_the_law_of_every_place(ids):
+    real, independent = (
+        mlm.TEXTS[name](ids, 6, 50, np.random.default_rng(1)) for name in ("beginnings", "independent")
+    )
+    assert np.array_equal(np.sort(real, axis=0), np.sort(independent, axis=0))
+    assert not np.array_equal(np.sort(real, axis=1), np.sort(independent, axis=1))
+
+
 def test_masks_fall_on_tokens_at_the_rate_asked_for():
     texts = mlm.ragged(np.arange(2, 12) + np.zeros((500, 1), dtype=int), 3, rng=0)
     inputs, targets, chosen, real = mlm.masked_batches(texts, 4000, rate=0.2)(
