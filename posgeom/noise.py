@@ -438,7 +438,6 @@ class _Tables:
         self.totals = np.asarray(totals, dtype=np.int64)
         self.allocation = allocation
         self.largest = int(min(TABLE_TO, 2 * self.totals.max()))
-        self._rows = lru_cache(TABLES_KEPT)(self._row)
         distinct = np.unique(self.totals)
         self._even = len(distinct) == 1
         # Three steps beyond each end: a cubic spline is least exact there.
@@ -450,17 +449,13 @@ class _Tables:
         """``h`` of i with each later position, ``(n - 1 - i, largest + 1)``, or one row that serves all."""
         own, others = int(self.totals[i]), self.totals[i + 1 :]
         if self._even:
-            return self._rows(own, own)[None]
+            return _row(own, own, self.largest, self.allocation)[None]
         if self._spline is None:
-            return np.stack([self._rows(*sorted((own, int(other)))) for other in others])
+            sizes = [sorted((own, int(other))) for other in others]
+            return np.stack([_row(*pair, self.largest, self.allocation) for pair in sizes])
         table = np.zeros((len(others), self.largest + 1))
         table[:, 2:] = np.exp(self._spline(np.abs(np.log(others / own))))
         return table
-
-    def _row(self, first: int, second: int) -> np.ndarray:
-        c = np.arange(min(self.largest, first + second) + 1)
-        h = _mean_root(c, np.full(len(c), first), np.full(len(c), second), self.allocation)
-        return np.pad(h, (0, self.largest + 1 - len(c)))
 
     def _interpolated(self, nodes: np.ndarray) -> CubicSpline:
         c, log_odds = np.meshgrid(np.arange(2, self.largest + 1), nodes)
@@ -468,6 +463,15 @@ class _Tables:
         # Only the share matters to the binomial law, so totals stand for it that are no whole numbers.
         h = _mean_root(c.ravel(), odds, np.ones_like(odds), "binomial")
         return CubicSpline(nodes, np.log(h).reshape(c.shape))
+
+
+@lru_cache(TABLES_KEPT)
+def _row(first: int, second: int, largest: int, allocation: str) -> np.ndarray:
+    c = np.arange(min(largest, first + second) + 1)
+    h = _mean_root(c, np.full(len(c), first), np.full(len(c), second), allocation)
+    row = np.pad(h, (0, largest + 1 - len(c)))
+    row.flags.writeable = False
+    return row
 
 
 def _floor(words: np.ndarray, tables: _Tables) -> np.ndarray:

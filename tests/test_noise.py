@@ -269,13 +269,13 @@ def test_254_positions_of_30522_words_in_seconds_and_little_memory(equal):
     totals = np.full(254, 11_111) if equal else np.arange(25_000, 25_000 - 254 * 50, -50)
     counts = csr_matrix(np.stack([rng.multinomial(total, zipf(30_522)) for total in totals]))
     tracemalloc.start()
-    started = time.perf_counter()
+    started = time.process_time()
     floor = sampling_floor(counts)
-    seconds = time.perf_counter() - started
+    seconds = time.process_time() - started
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 300e6
-    assert seconds < 30
+    assert seconds < 20
     assert sampling_floor(counts[[10, 200]])[0, 1] == pytest.approx(floor[10, 200], abs=1e-9)
 
 
