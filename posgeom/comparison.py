@@ -232,15 +232,16 @@ class Comparison:
         value are left out.
         """
         _, small_is_good = _known(score, ranked=True)
+        sign, sharper = (1.0, " < ") if small_is_good else (-1.0, " > ")
+        values = {row.scheme: round(getattr(row, score), digits) for row in self.rows}
+        ranked = [name for name, value in values.items() if not math.isnan(value)]
+        # Sorted after rounding, and stably: which of two equal values comes first is not left to the last digit.
+        ranked.sort(key=lambda name: sign * values[name])
         words, before = "", None
-        for row in self.sorted(score):
-            value = getattr(row, score)
-            if math.isnan(value):
-                continue
-            value = round(value, digits)
+        for name in ranked:
             if before is not None:
-                words += " = " if value == before else " < " if small_is_good else " > "
-            words, before = words + row.scheme, value
+                words += " = " if values[name] == before else sharper
+            words, before = words + name, values[name]
         return words
 
     def __str__(self) -> str:

@@ -262,7 +262,8 @@ TABLE = Comparison(
 def test_order_and_ranking():
     assert TABLE.sorted("raw_stress").schemes == ("c", "<a>", "b")
     assert TABLE.sorted("spearman").schemes == ("c", "<a>", "b")
-    assert TABLE.ranking("scaled_stress") == "<a> < b = c" or TABLE.ranking("scaled_stress") == "<a> < c = b"
+    # b is a little worse than c, but equal to three digits: then the order of the table stands.
+    assert TABLE.ranking("scaled_stress") == "<a> < b = c"
     assert TABLE.ranking("scaled_stress", digits=4) == "<a> < c < b"
     assert TABLE.ranking("spearman") == "c > <a>"
     assert TABLE.only("c", "b").schemes == ("c", "b")
