@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
@@ -265,16 +266,27 @@ def test_at_least_one_chapter_is_run_with_other_parameters():
     assert CHEAP, "tests/cheap_parameters.yml names no chapter"
 
 
+@pytest.fixture(scope="session")
+def variants(runs) -> dict[str, build.Run]:
+    """Each chapter of cheap_parameters.yml, run with those parameters, two at a time."""
+
+    def run(name: str) -> build.Run:
+        return build.run_notebook(BOOK, NOTEBOOKS[name], parameters=CHEAP[name]["parameters"])
+
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return dict(zip(CHEAP, pool.map(run, CHEAP), strict=True))
+
+
 @pytest.mark.parametrize("name", CHEAP)
-def test_parameters_are_honoured(name, runs):
+def test_parameters_are_honoured(name, runs, variants):
     """Another value of a parameter changes the numbers that depend on it: the cell is no decoration."""
     known = papermill.inspect_notebook(str(NOTEBOOKS[name]))
-    parameters, changes = CHEAP[name]["parameters"], CHEAP[name]["changes"]
-    assert set(parameters) <= set(known) and changes
-    other = build.run_notebook(BOOK, NOTEBOOKS[name], parameters=parameters)
-    assert other.error is None, "\n" + (other.error or "")
-    before, after = records_of(runs[name]), records_of(other)
-    assert [number for number in changes if before[number]["value"] == after[number]["value"]] == []
+    assert set(CHEAP[name]["parameters"]) <= set(known) and CHEAP[name]["changes"]
+    assert variants[name].error is None, "\n" + (variants[name].error or "")
+    before, after = records_of(runs[name]), records_of(variants[name])
+    assert [
+        number for number in CHEAP[name]["changes"] if before[number]["value"] == after[number]["value"]
+    ] == []
 
 
 # --- quotations ---------------------------------------------------------------------------------------------
