@@ -235,7 +235,7 @@ class Comparison:
         sign, sharper = (1.0, " < ") if small_is_good else (-1.0, " > ")
         values = {row.scheme: round(getattr(row, score), digits) for row in self.rows}
         ranked = [name for name, value in values.items() if not math.isnan(value)]
-        # Sorted after rounding, and stably: which of two equal values comes first is not left to the last digit.
+        # Sorted after rounding, and stably: the last digit does not say which of two equals comes first.
         ranked.sort(key=lambda name: sign * values[name])
         words, before = "", None
         for name in ranked:
