@@ -175,9 +175,10 @@ class Rope(PositionScheme):
 
     def rotate(self, x: Tensor, positions: Tensor) -> Tensor:
         angles = positions[:, None, :, None].double() * self.frequencies  # (N, 1, n, c/2)
-        cosine, sine = angles.cos(), angles.sin()  # (N, 1, n, c/2)
+        precision = torch.promote_types(x.dtype, torch.float32)
+        cosine, sine = angles.cos().to(precision), angles.sin().to(precision)  # (N, 1, n, c/2)
         a, b = x[..., self.first], x[..., self.second]  # (N, h, n, c/2)
-        turned = torch.empty(x.shape, dtype=torch.float64)  # (N, h, n, c)
+        turned = torch.empty(x.shape, dtype=precision)  # (N, h, n, c)
         turned[..., self.first] = a * cosine - b * sine  # (N, h, n, c/2)
         turned[..., self.second] = a * sine + b * cosine  # (N, h, n, c/2)
         return turned.to(x.dtype)  # (N, h, n, c)
