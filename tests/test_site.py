@@ -120,6 +120,18 @@ def test_the_notebook_offered_for_download_says_nothing_of_the_machine(name, sit
         assert path not in text
 
 
+@each_notebook
+def test_a_chapter_has_the_number_of_its_file_everywhere(name, site):
+    number = str(int(name.split("_")[0]))
+    html = soup(page_file(site, f"notebooks/{name}"))
+    assert html.select_one("article h1").get_text().startswith(f"{number}. ")
+    entry = html.select_one("nav.bd-links .current.active > a")
+    assert entry.get_text().strip().startswith(f"{number}. ")
+    captions = " ".join(span.get_text() for span in html.select("article .caption-number, article .eqno"))
+    numbers = set(re.findall(r"(\d+)\.\d+", captions))
+    assert numbers <= {number}
+
+
 def test_no_page_fetches_anything_from_another_host(site):
     faults = {
         path.relative_to(site).as_posix(): foreign(fetched(soup(path)))

@@ -4,6 +4,8 @@
   book's ``_static``: Jupyter Book would load each of its scripts on each page.
 * sphinx-thebe, which Jupyter Book always loads, names a CDN and declares a variable twice: it is unhooked.
 * The theme's colour mode gets its default, which Jupyter Book leaves empty.
+* A chapter has the number of its file, also while chapters before it are missing, so that "chapter 5" in a
+  text is chapter 5 in the contents.
 * Under the title of each chapter stands where it can be run; roles and ids of the body are made valid.
 """
 
@@ -17,6 +19,10 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
+from sphinx_external_toc.collectors import TocTreeCollectorWithStyles
+
+CHAPTER = re.compile(r"notebooks/(\d+)_")
 
 # The start-up file, then what it may load later: fonts, TeX packages, and the speech for a screen reader.
 MATHJAX_PARTS = (
@@ -33,6 +39,7 @@ MATHJAX_PARTS = (
 def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", _settle_config)
     app.connect("builder-inited", _unhook_thebe, priority=1)
+    app.connect("builder-inited", _number_chapters_by_file)
     app.connect("html-page-context", _mend_page, priority=900)
     app.connect("build-finished", _copy_icon)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
@@ -62,6 +69,31 @@ def copy_mathjax(target: Path) -> None:
 def _unhook_thebe(app: Sphinx) -> None:
     for listeners in app.events.listeners.values():
         listeners[:] = [item for item in listeners if not item.handler.__module__.startswith("sphinx_thebe")]
+
+
+def _number_chapters_by_file(app: Sphinx) -> None:
+    # Figures, equations and statements take their numbers from these in the next step of the same event, so
+    # there is no event to wait for.
+    assign = TocTreeCollectorWithStyles.assign_section_numbers
+    if getattr(assign, "by_file", False):
+        return
+
+    def assign_by_file(collector: TocTreeCollectorWithStyles, env: BuildEnvironment) -> list[str]:
+        changed = assign(collector, env)
+        for page, numbers in env.toc_secnumbers.items():
+            chapter = CHAPTER.match(page)
+            if chapter:
+                first = int(chapter[1])
+                env.toc_secnumbers[page] = {
+                    anchor: (first, *rest[1:]) for anchor, rest in numbers.items() if rest
+                }
+                for numbered in [env.titles[page], *env.tocs[page].findall(nodes.reference)]:
+                    if numbered.get("secnumber"):
+                        numbered["secnumber"] = [first, *numbered["secnumber"][1:]]
+        return changed
+
+    assign_by_file.by_file = True
+    TocTreeCollectorWithStyles.assign_section_numbers = assign_by_file
 
 
 def _mend_page(app: Sphinx, page: str, template: str, context: dict, doctree: nodes.document | None) -> None:
