@@ -10,6 +10,7 @@ import json
 import os
 import re
 import socket
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -237,7 +238,11 @@ def _model(files: _Files, passed_over: Sequence[str] = ()) -> BertModel:
     try:
         import torch
         from safetensors.torch import load_file
-        from transformers import BertConfig, BertModel
+
+        with warnings.catch_warnings():
+            # Of a progress bar that transformers loads and nothing here shows.
+            warnings.filterwarnings("ignore", message="IProgress not found")
+            from transformers import BertConfig, BertModel
     except ImportError as error:
         raise ImportError(
             f"a BERT needs torch, transformers and safetensors, the extra posgeom[models] ({error})"
