@@ -307,7 +307,7 @@ def _across_halves(
 
 
 class DecayFit(NamedTuple):
-    """What :func:`fit_decay` returns. ``parameter``: exponent a < 0, or time constant tau in positions.
+    """What :func:`fit_decay` returns. ``parameter``: exponent a, or time constant tau in positions.
 
     ``size``: of the deviation at the first position, >= 0. ``misfit``: the weighted sum of squared residuals;
     with errors that are right it is about the number of positions. ``curve``: ``(n,)`` fitted squared
@@ -333,7 +333,7 @@ def fit_decay(
     """The decay of a family that comes closest to squared deviations.
 
     .. math:: r_i^2 \\approx c \\, \\bigl( g(i) - \\bar g \\bigr)^2, \\qquad
-              g(i) = (1 + i)^a \\; (a < 0) \\quad\\text{or}\\quad e^{-i / \\tau}
+              g(i) = (1 + i)^a \\quad\\text{or}\\quad e^{-i / \\tau}
 
     by weighted least squares. ``g_bar`` is the mean of g over the positions of the reference: a reference at
     finite positions has not arrived at the limit either.
@@ -346,9 +346,9 @@ def fit_decay(
         ``(n,)`` their standard errors, > 0. Those below the median are raised to it: a jackknife of a few
         groups knows each of them only roughly.
     family, first
-        as for :func:`fit_line`; exponents from -3 to -0.01.
+        as for :func:`fit_line`; but without a reference, exponents from -3 to -0.01.
     reference
-        positions of the reference; ``None`` where it is the limit itself (``g_bar`` = 0).
+        ``(m,)`` positions of the reference; ``None`` where it is the limit itself (``g_bar`` = 0).
     """
     _known(family)
     squared, errors = np.asarray(squared, dtype=np.float64), np.asarray(errors, dtype=np.float64)
@@ -362,15 +362,15 @@ def fit_decay(
     positions = np.arange(first := checks.positive_int(first, "first", minimum=0), first + n)
 
     def shape(parameter: float) -> np.ndarray:
+        if reference is not None:
+            line = places(family, parameter, np.concatenate([positions, reference]))
+            return (line[:n] - line[n:].mean()) ** 2
         if family == "power":
-            g = ((1.0 + positions) / (1.0 + first)) ** parameter
-            far = 0.0 if reference is None else ((1.0 + reference) / (1.0 + first)) ** parameter
-        else:
-            g = np.exp(-(positions - first) / parameter)
-            far = 0.0 if reference is None else np.exp(-(reference - first) / parameter)
-        return (g - np.mean(far)) ** 2
+            return ((1.0 + positions) / (1.0 + first)) ** (2.0 * parameter)
+        return np.exp(-2.0 * (positions - first) / parameter)
 
-    bounds = (EXPONENTS[0], -0.01) if family == "power" else (SHORTEST, LONGEST * n)
+    exponents = EXPONENTS if reference is not None else (EXPONENTS[0], -0.01)
+    bounds = exponents if family == "power" else (SHORTEST, LONGEST * n)
     weights = 1.0 / np.maximum(errors, np.median(errors)) ** 2
     parameter, factor, misfit, at_bound = _least_misfit(shape, family, bounds, squared, weights)
     curve = factor * shape(parameter)

@@ -240,6 +240,15 @@ def test_a_decay_is_found_again(family, parameter, reference, first):
     np.testing.assert_allclose(fit.curve, 0.3 * g**2, atol=1e-5)
 
 
+def test_against_a_reference_exponents_pass_through_the_logarithm():
+    i, reference = np.arange(40), np.arange(40, 80)
+    for exponent in (-0.02, 0.0, 0.4):
+        g = places("power", exponent, np.arange(80))
+        squared = (g[:40] - g[40:].mean()) ** 2
+        fit = fit_decay(squared, np.full(i.size, 0.01), "power", reference=reference)
+        assert fit.parameter == pytest.approx(exponent, abs=1e-3) and not fit.at_bound
+
+
 def test_misfit_of_a_right_fit_is_about_the_number_of_positions():
     rng = np.random.default_rng(0)
     truth = 0.5 * (1.0 + np.arange(200)) ** -1.0
