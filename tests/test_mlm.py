@@ -1,11 +1,15 @@
 """Texts of a known order, the masks, and the loss of masked tokens."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 
 from posgeom import mlm
 from posgeom.attention import Encoder, EncoderConfig
+from posgeom.corpora import Corpus
+from tools import make_mlm_results as tool
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +141,43 @@ def test_a_run_watches_its_positions_and_learns(ids):
 def test_bad_arguments_are_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+# --- The runs that come with the package
+
+
+def test_recorded_runs_are_what_the_tool_writes(tmp_path):
+    recorded = mlm.recorded_runs()
+    assert recorded["settings"] == tool.SETTINGS and list(recorded["runs"]) == list(tool.ARMS)
+    looks = tool.SETTINGS["steps"] // tool.SETTINGS["track_every"]
+    for arm, runs in recorded["runs"].items():
+        assert [run["seed"] for run in runs] == list(range(tool.SETTINGS["seeds"])), arm
+        assert all(len(run["violation_rate"]) == len(run["loss"]) + 1 == looks + 1 for run in runs)
+    # All arms of a seed start from one table, but for the one whose start is wider.
+    starts = {arm: [run["violation_rate"][0] for run in runs] for arm, runs in recorded["runs"].items()}
+    assert len({tuple(rates) for rates in starts.values()}) == 1
+    tool.write(tmp_path / "again.json", recorded)
+    assert (tmp_path / "again.json").read_bytes() == tool.FILE.read_bytes()
+
+
+def test_the_tool_goes_on_where_it_stopped(tmp_path, capsys):
+    corpus = Corpus("toy", ["the film is good and the plot is not"] * 9, None, "made here", "0" * 64)
+    settings = {
+        "n": 6,
+        "vocab_size": 9,
+        "longest_text": 20,
+        "pool": 30,
+        "steps": 4,
+        "track_every": 2,
+        "seeds": 1,
+    }
+    path = tmp_path / "runs.json"
+    tool.make(path, corpus, settings, ["windows"])
+    first = json.loads(path.read_text())
+    tool.make(path, corpus, settings, ["windows", "independent"])
+    both = json.loads(path.read_text())
+    assert capsys.readouterr().out.count("windows, seed 0") == 1
+    assert both["runs"]["windows"] == first["runs"]["windows"]
+    assert len(both["runs"]["independent"][0]["spearman_aitchison"]) == 3
+    with pytest.raises(SystemExit, match="other settings"):
+        tool.make(path, corpus, settings | {"steps": 6}, ["windows"])
