@@ -475,3 +475,31 @@ def test_hidden_means_by_hand(tiny):
 def test_hidden_means_names_what_does_not_fit(tiny, ids, message):
     with pytest.raises(ValueError, match=message):
         hidden_means(load_bert(tiny), ids)
+
+
+# --- the chapter
+
+
+def test_chapter_8_runs_on_another_model_with_one_parameter_and_names_no_other(tmp_path, monkeypatch):
+    papermill = pytest.importorskip("papermill")
+    config = TINY | {"vocab_size": 30522, "max_position_embeddings": 512, "hidden_size": 32}
+    folder = write(tmp_path / "someones-bert", config, weights_of(config))
+    packaged()
+    root = Path(pretrained.__file__).parents[1]
+    records = tmp_path / "records.json"
+    monkeypatch.setenv("POSGEOM_RECORDS", str(records))
+    monkeypatch.setenv("PYTHONPATH", str(root), prepend=os.pathsep)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    executed = papermill.execute_notebook(
+        root / "notebooks" / "08_bert_results.ipynb",
+        tmp_path / "executed.ipynb",
+        parameters={"model": str(folder), "n_imdb": 60},
+        kernel_name="python3",
+        progress_bar=False,
+        cwd=tmp_path,
+    )
+    found = json.loads(records.read_text(encoding="utf-8"))
+    assert (found["model_name"]["value"], found["model_layers"]["value"]) == ("someones-bert", 2)
+    assert "no checksum" in found["model_source"]["value"]
+    shown = json.dumps([cell.get("outputs", []) for cell in executed.cells]).lower()
+    assert "someones-bert" in shown and "minilm" not in shown and "bert-base" not in shown
