@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -47,11 +48,19 @@ def test_the_maximal_phrases_are_phrases_of_sst2():
 
 
 def test_the_note_says_how():
-    note = (DATA / "README.md").read_text(encoding="utf-8")
+    note = (DATA / "counts.md").read_text(encoding="utf-8")
     facts = (SST2_SHA256["train"], VOCABULARY_SHA256, "6,883 are maximal", "4,027\nhave at least 20 tokens")
     for fact in (*facts, *COUNTS.values()):
         assert fact in note
-    assert sorted(path.name for path in DATA.iterdir()) == sorted(["README.md", *COUNTS.values()])
+
+
+def test_every_file_is_named_with_the_command_that_writes_it():
+    note = (DATA / "README.md").read_text(encoding="utf-8")
+    rows = [line for line in note.splitlines() if line.startswith("| `")]
+    listed = {name for row in rows for name in re.findall(r"`([\w.]+\.(?:npz|json|md))`", row)}
+    assert {path.name for path in DATA.iterdir()} - {"README.md"} == listed
+    commands = [re.search(r"`(tools/\w+\.py)`", row)[1] for row in rows]
+    assert all((ROOT / command).is_file() for command in commands)
 
 
 @pytest.mark.skipif(
@@ -66,6 +75,6 @@ def test_the_text_gives_the_same_counts(tmp_path):
             for name in made.files:
                 assert made[name].dtype == committed[name].dtype
                 np.testing.assert_array_equal(made[name], committed[name])
-    assert (tmp_path / "README.md").read_text(encoding="utf-8") == (DATA / "README.md").read_text(
+    assert (tmp_path / "counts.md").read_text(encoding="utf-8") == (DATA / "counts.md").read_text(
         encoding="utf-8"
     )

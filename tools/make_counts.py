@@ -21,6 +21,7 @@ from posgeom.tokens import VOCABULARY, VOCABULARY_SHA256, encode, load_tokenizer
 
 MAX_LEN = 66
 N_BALANCED = 20
+NOTE_FILE = "counts.md"
 
 NOTE = """\
 # Positional counts of SST-2
@@ -91,7 +92,7 @@ def main() -> None:
     for name, file in COUNTS.items():
         counts[name].save(output / file)
         print(f"{output / file}: {counts[name]}")
-    (output / "README.md").write_text(note, encoding="utf-8")
+    (output / NOTE_FILE).write_text(note, encoding="utf-8")
 
 
 if __name__ == "__main__":
