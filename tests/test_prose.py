@@ -14,7 +14,14 @@ import posgeom
 from tools import build, setup_cell
 
 ROOT = build.ROOT
-PAGES = ["README.md", "CONTRIBUTING.md", "book/index.md", "book/how-to-use.md", "book/notation.md"]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "book/index.md",
+    "book/how-to-use.md",
+    "book/notation.md",
+    "book/verdicts.md",
+]
 
 
 def text_of(page: str) -> str:

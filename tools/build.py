@@ -32,11 +32,16 @@ import yaml
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools import verdicts  # noqa: E402
+
 SETUP_CELL_ID = "setup"
 CELL_SECONDS = 900
 HEARTBEAT_SECONDS = 20
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 NO_SST2 = "no sst2 text"
+VERDICTS = "book/verdicts"
 SOURCES = ("posgeom/**/*.py", "posgeom/data/*", "requirements.txt", "requirements-data.txt")
 SITE_SOURCES = ("_config.yml", "_toc.yml", "tools/bookext.py", "requirements.txt")
 
@@ -418,9 +423,22 @@ def stage(book: Book) -> Path:
             notebook = nbformat.read(book.executed(source), as_version=4)
             notebook = tidy(notebook, source.name, machine_paths=machine_paths(book))
             nbformat.write(notebook, staged)
+        elif page == VERDICTS:
+            _write(staged, verdicts_page(book, source))
         elif not staged.exists():
             shutil.copy(source, staged)
     return target
+
+
+def verdicts_page(book: Book, frame: Path) -> str:
+    """The page of verdicts, computed from the numbers of the book's runs."""
+    titles = {name[:2]: name for name in book.notebooks()}
+    try:
+        claims = verdicts.load_claims(frame.with_name("claims.yml"))
+        records = verdicts.load_records(book.build / "records")
+        return verdicts.fill(frame.read_text(encoding="utf-8"), claims, records, titles)
+    except verdicts.ClaimError as error:
+        raise BuildError(f"{frame.relative_to(book.root)}: {error}") from error
 
 
 # --- the site -------------------------------------------------------------------------------------------
