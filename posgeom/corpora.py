@@ -287,7 +287,7 @@ def _sst2(split: str) -> Corpus:
         f"Replace it by GLUE's SST-2 {split} file",
     )
     # GLUE's dev file in this form heads its texts "content".
-    rows = tsv_rows(decode(raw, path.name), path.name, ("sentence", "content"))
+    rows = list(tsv_rows(decode(raw, path.name), path.name, ("sentence", "content")))
     return Corpus(
         _sst2_name(split),
         tuple(row.text for row in rows),

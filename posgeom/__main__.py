@@ -1,0 +1,8 @@
+"""``python -m posgeom`` is ``posgeom``."""
+
+import sys
+
+from posgeom.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
