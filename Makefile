@@ -4,6 +4,7 @@
 #   make test     unit, property, notebook and site tests
 #   make lab      JupyterLab on the notebooks
 #   make serve    the site at http://localhost:8000
+#   make student  the notebooks without solutions: _build/student
 #   make clean    delete _build;  make distclean: .venv too
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3,$(if $(shell command -v $(name)),$(name))) python3)
@@ -12,7 +13,7 @@ JOBS   ?= 2
 BIN    := .venv/bin
 
 .DEFAULT_GOAL := book
-.PHONY: book test lab serve clean distclean environment lint
+.PHONY: book test lab serve student clean distclean environment lint
 
 environment:
 	@$(PYTHON) tools/environment.py
@@ -32,6 +33,9 @@ lab: environment
 serve: book
 	@echo "the book is at http://localhost:$(PORT) (end with Ctrl-C)"
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
+
+student: environment
+	@$(BIN)/python tools/student.py
 
 clean:
 	rm -rf _build
