@@ -228,8 +228,10 @@ def differences(records: dict[str, dict], expected: dict) -> Iterator[str]:
             yield f"{name}: recorded {recorded!r}, expected {entry['value']!r} within {tol}"
     for name in sorted(set(records) - set(checked) - set(unchecked)):
         entry = {"value": records[name]["value"], "tol": records[name]["tol"]}
-        line = ", ".join(f"{key}: {json.dumps(value)}" for key, value in entry.items() if value is not None)
-        yield f"  {name}: {{{line}}}    # recorded, but not expected"
+        given = {key: value for key, value in entry.items() if value is not None}
+        # YAML's own dumper: it takes 1e-06, as JSON has it, for a string.
+        line = yaml.safe_dump(given, default_flow_style=True, sort_keys=False, width=10_000).strip()
+        yield f"  {name}: {line}    # recorded, but not expected"
 
 
 def agrees(recorded: object, expected: object, tol: float | None) -> bool:
@@ -253,6 +255,8 @@ def test_differences_finds_each_kind_of_disagreement():
     assert "a: recorded True" in found({"a": record(True)}, {"a": {"value": 1, "tol": 1}})
     assert "expected, but not recorded" in found({}, {"a": {"value": 1.1, "tol": 0.05}})
     assert "recorded, but not expected" in found({"a": record(1.0)}, {})
+    printed = found({"a": {"value": 1.0, "unit": None, "tol": 1e-06}}, {})
+    assert yaml.safe_load(printed) == {"a": {"value": 1.0, "tol": 1e-06}}
     assert found({"a": record(1.0)}, {"unchecked": {"a": "a time"}}) == ""
     assert "no reason" in found({"a": record(1.0)}, {"unchecked": {"a": ""}})
     assert "not recorded either" in found({}, {"unchecked": {"a": "a time"}})
