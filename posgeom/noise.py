@@ -64,8 +64,9 @@ def sampling_floor(counts, *, allocation: str = "binomial") -> np.ndarray:
         ``c s - 1 / (8 s)`` with ``s^2 = pi (1 - pi)`` and pi the share of N_i, where ``c s^2 > 150`` (at
         equal totals the same bound; for very unequal totals the form fails there, and the sum goes on).
         ``"hypergeometric"``: without replacement, which is exact for independent tokens. The binomial
-        floor is higher, by about ``(1 / N_i + 1 / N_j) / 4``, less than 5e-4 from N = 1000 on; it is the
-        exact one when tokens change places within a text and no text has the same word at both positions.
+        floor is higher: by about ``(1 / N_i + 1 / N_j) / 4`` where words are frequent, by up to one and a
+        half times that for words with c near 4, and by nothing for c = 1; 3e-4 on a Zipf law at N = 1000. It
+        is the exact one when tokens change places within a text and no text has a word at both positions.
 
     Returns
     -------
@@ -94,8 +95,8 @@ def corrected_squared_distances(counts, *, allocation: str = "binomial") -> np.n
     .. math:: D^2_{c,ij} = D^2_{ij} - F_{ij}
               = \\frac{2}{\\sqrt{N_i N_j}} \\sum_v \\bigl( h(c_v) - \\sqrt{X_{iv} X_{jv}} \\bigr)
 
-    Symmetric with zero diagonal, in [-2, 2]: an estimate of zero falls below it half of the time. Its mean is
-    0 when the tokens of i and j are exchangeable (exactly so with ``allocation="hypergeometric"`` and
+    Symmetric with zero diagonal, in [-2, 2]: an estimate of zero is below it about as often as above. Its mean
+    is 0 when the tokens of i and j are exchangeable (exactly so with ``allocation="hypergeometric"`` and
     independent tokens); it is not exactly unbiased where the two laws differ, does not see differences
     between words too rare to be drawn twice, and takes repeated texts for evidence: deduplicate first.
     Arguments and errors as for :func:`sampling_floor`.
@@ -194,7 +195,7 @@ def signal_rank(
     -----
     Parallel analysis (Horn 1965) compares the k-th eigenvalue with the k-th of the null. Once a real
     direction has taken the first place, the largest eigenvalue of the noise is compared with the second of
-    the null, and so on down: most of the noise is counted.
+    the null, and so on down: much of the noise is counted.
 
     Raises
     ------
