@@ -27,6 +27,7 @@ VERDICTS = {
     "E2": "qualified",
     "E3": "qualified",
     "E4": "open",
+    "O1": "refuted",
 }
 
 
