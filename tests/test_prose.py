@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import nbformat
 import pytest
 import yaml
 
@@ -21,6 +22,7 @@ PAGES = [
     "book/how-to-use.md",
     "book/notation.md",
     "book/verdicts.md",
+    "book/for-instructors.md",
 ]
 
 
@@ -91,3 +93,16 @@ def test_the_address_of_the_repository_is_the_same_wherever_it_is_written():
     assert yaml.safe_load(text_of("CITATION.cff"))["repository-code"] == address
     for page in ["pyproject.toml", "LICENSE-text.md", "book/how-to-use.md"]:
         assert address in text_of(page), page
+
+
+def test_each_exercise_that_the_page_for_instructors_names_exists():
+    notebooks = [nbformat.read(path, as_version=4) for path in build.Book().notebooks().values()]
+    titles = {
+        title.strip()
+        for notebook in notebooks
+        for cell in notebook.cells
+        for title in re.findall(r"\{exercise-start\} (.*)", cell.source)
+    }
+    table = text_of("book/for-instructors.md").split("## What they will be able to do")[1].split("## ")[0]
+    named = set(re.findall(r"(?<!\*)\*([^*|]+)\*(?!\*)", table))
+    assert len(named) > 15 and named <= titles, named - titles
