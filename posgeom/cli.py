@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import glob
 import json
 import os
 import signal
@@ -105,6 +106,18 @@ def _parser() -> argparse.ArgumentParser:
     stress.add_argument("file", metavar="FILE", help="the corpus")
     _common(stress, tokenizers=1)
     stress.set_defaults(run=_stress)
+
+    compare = commands.add_parser(
+        "compare",
+        help="compare two corpora, or one at two tokenizers",
+        description="Two corpora, or one corpus at two tokenizers: which positional numbers differ.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    compare.add_argument("file", metavar="A", help="the first corpus")
+    compare.add_argument("other", metavar="B", nargs="?", help="the second; left out: A at two tokenizers")
+    _common(compare, tokenizers=2)
+    compare.set_defaults(run=_compare, parser=compare)
     return parser
 
 
@@ -218,8 +231,40 @@ def _stress(options: argparse.Namespace) -> int:
     return OK
 
 
+def _compare(options: argparse.Namespace) -> int:
+    tokenizers = options.tokenizer or ["bert-base-uncased"]
+    if len(tokenizers) > 2:
+        options.parser.error("--tokenizer can be given twice, once for A and once for B")
+    if options.other is None and len(tokenizers) < 2:
+        options.parser.error("give a second corpus, or --tokenizer twice to compare one corpus with itself")
+    if options.file == "-" and options.other in (None, "-"):
+        options.parser.error("standard input can be read once only: put the corpus into a file")
+
+    from posgeom import report
+    from posgeom.contrast import contrast
+
+    state = _state(options)
+    states = None if state is None else tuple(state.with_name(f"{state.name}.{k}") for k in "ab")
+    with _Progress(options) as progress:
+        found = contrast(
+            options.file,
+            options.file if options.other is None else options.other,
+            (_settings(options, tokenizers[0]), _settings(options, tokenizers[-1])),
+            jobs=_jobs(options),
+            states=states,
+            progress=progress,
+        )
+    if options.html:
+        _write(options.html, report.contrast_as_html(found))
+    if options.json:
+        print(json.dumps(found.as_dict(), indent=1))
+    else:
+        sys.stdout.write(report.contrast_as_text(found))
+    return OK
+
+
 def _settings(options: argparse.Namespace, tokenizer: str):
-    from posgeom.diagnostic import OPTIONS, Settings
+    from posgeom.reading import OPTIONS, Settings
 
     chosen = {name: getattr(options, name) for name in OPTIONS if name != "tokenizer"}
     return Settings(tokenizer=tokenizer, **chosen)
@@ -245,9 +290,10 @@ def _state(options: argparse.Namespace) -> Path | None:
 
 def _kept(options: argparse.Namespace | None) -> str:
     state = _state(options) if options is not None else None
-    if state is None or not state.exists():
+    kept = [] if state is None else [path for path in state.parent.glob(f"{glob.escape(state.name)}*")]
+    if not kept:
         return ""
-    return f"; the counts so far are in {state}: the same command goes on from there"
+    return f"; the counts so far are in {kept[0]}: the same command goes on from there"
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
@@ -258,11 +304,15 @@ def _check_outputs(options: argparse.Namespace) -> None:
             raise IsADirectoryError(f"{path} is a folder: give the path of a file to write")
         if not path.parent.is_dir():
             raise FileNotFoundError(f"{path}: there is no folder {path.parent} to write it to")
-        if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
+        if not _writable(path.parent) or (path.exists() and not _writable(path)):
             raise PermissionError(f"{path} cannot be written: no permission")
         for corpus in (options.file, getattr(options, "other", None)):
             if corpus and Path(corpus).exists() and path.exists() and path.samefile(corpus):
                 raise ValueError(f"{path} is the corpus itself: give the report another name")
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _write(path: str, text: str) -> None:

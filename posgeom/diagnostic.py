@@ -11,15 +11,13 @@ import os
 import platform
 import shlex
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from multiprocessing import get_context
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -29,33 +27,36 @@ from scipy.stats import t as student_t
 from posgeom import __version__, checks
 from posgeom.comparison import SCHEMES, PowerLine, compare_schemes, fit_power_line
 from posgeom.corpora import Corpus
-from posgeom.corpus_files import CorpusError
 from posgeom.distances import hellinger_distances
 from posgeom.encodings import power_line
 from posgeom.monotonicity import violation_rate
 from posgeom.noise import centred_gram, jackknife, projected_distances, sampling_floor
 from posgeom.positions import PositionalCounts
+from posgeom.reading import (
+    Progress,
+    Reader,
+    Reading,
+    Settings,
+    choose_n,
+    read_corpus,
+    special_ids_around,
+    states_of_this_run,
+    what_was_read,
+)
 from posgeom.stress import rank_agreement, stress
-from posgeom.tally import CANDIDATES, Tally, counts_digest, digests
-from posgeom.text_sources import TextSource
-from posgeom.tokenisation import Tokenisation, open_tokenizer
-from posgeom.tokens import CLS, SEP, SPECIAL_TOKENS
+from posgeom.tally import counts_digest
+from posgeom.tokenisation import Tokenisation
 
 __all__ = [
     "Diagnosis",
     "Interval",
-    "Reading",
     "SchemeFit",
-    "Settings",
     "diagnose",
+    "measure",
+    "plain",
+    "versions",
 ]
 
-BATCH_TEXTS = 1024
-BATCH_CHARACTERS = 1 << 21
-STATE_SECONDS = 20.0
-LEAST_POSITIONS = 3
-LARGEST_N = 8192
-FEWEST_SHUFFLES = 19
 DROPPED = 5
 WORDS_SHOWN = 5
 # Beyond this many seconds of repeated floors a pool of processes pays for its start.
@@ -75,8 +76,6 @@ FIXED = (
 FITTED = "power line, fitted"
 WITHOUT_ORDER = ("NoPE", "simplex", "random")
 
-Progress = Callable[[str, float | None, int], None]
-
 
 class Interval(NamedTuple):
     """A number with its 95% jackknife interval over texts."""
@@ -84,109 +83,6 @@ class Interval(NamedTuple):
     value: float
     low: float
     high: float
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a corpus is read and measured; see :func:`diagnose`."""
-
-    column: str | None = None
-    format: str | None = None
-    split: str = "train"
-    whole_files: bool = False
-    tokenizer: str = "bert-base-uncased"
-    n: int | None = None
-    special_tokens: str = "drop"
-    deduplicate: bool = False
-    width: int = 64
-    shuffles: int = FEWEST_SHUFFLES
-    groups: int = 8
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.n is not None and not LEAST_POSITIONS <= checks.positive_int(self.n, "n") <= LARGEST_N:
-            raise ValueError(f"n must be from {LEAST_POSITIONS} to {LARGEST_N:,} positions, not {self.n}")
-        checks.positive_int(self.width, "width")
-        checks.positive_int(self.shuffles, "shuffles", minimum=FEWEST_SHUFFLES)
-        checks.positive_int(self.groups, "groups", minimum=2)
-        checks.positive_int(self.seed, "seed", minimum=0)
-        if self.special_tokens not in SPECIAL_TOKENS:
-            modes = ", ".join(repr(mode) for mode in SPECIAL_TOKENS)
-            raise ValueError(f"special_tokens must be one of {modes}, not {self.special_tokens!r}")
-
-    @property
-    def options(self) -> list[str]:
-        """The options of the command that differ from its defaults."""
-        words = []
-        default = Settings()
-        for name, option in OPTIONS.items():
-            value = getattr(self, name)
-            if value != getattr(default, name):
-                words += [option] if value is True else [option, str(value)]
-        return words
-
-
-# field of Settings -> the option of the command
-OPTIONS = {
-    "n": "-n",
-    "tokenizer": "--tokenizer",
-    "column": "--column",
-    "format": "--format",
-    "split": "--split",
-    "whole_files": "--whole-files",
-    "special_tokens": "--special-tokens",
-    "deduplicate": "--deduplicate",
-    "width": "--width",
-    "shuffles": "--shuffles",
-    "groups": "--groups",
-    "seed": "--seed",
-}
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What was read.
-
-    Attributes
-    ----------
-    name, sources
-        the corpus as it was asked for, and the files behind it.
-    texts, blank, tokens
-        texts that are not blank, blank texts left out, tokens of all texts in full.
-    repeated, repeated_exact
-        texts that equal an earlier one; scaled up from a sample where that is not exact.
-    dropped
-        repeated texts that were left out of the counts.
-    unknown, special
-        tokens that the vocabulary lacks (``None`` without a token for them); special tokens that a text
-        spells out.
-    longest, median_length
-        in tokens.
-    reaching
-        N_i: how many texts reach position i, for i below the largest candidate for n.
-    digest
-        of the texts in order, whatever held them.
-    tokenizer, tokenizer_digest, vocab_size
-        what made the tokens.
-    """
-
-    name: str
-    sources: tuple[str, ...]
-    texts: int
-    blank: int
-    tokens: int
-    repeated: int
-    repeated_exact: bool
-    dropped: int
-    unknown: int | None
-    special: int
-    longest: int
-    median_length: int
-    reaching: np.ndarray = field(repr=False)
-    digest: str
-    tokenizer: str
-    tokenizer_digest: str
-    vocab_size: int
 
 
 @dataclass(frozen=True)
@@ -292,7 +188,7 @@ class Diagnosis:
     def as_dict(self) -> dict:
         """Everything as plain JSON, NaN as ``None``."""
         reading = asdict(self.reading) | {"reaching": self.reading.reaching.tolist()}
-        return _plain(
+        return plain(
             {
                 "posgeom": __version__,
                 "command": self.command,
@@ -380,12 +276,10 @@ def diagnose(
     """
     settings = _settings(settings, changes)
     progress = progress or (lambda stage, share, texts: None)
-    reader = _read(corpus, settings, state, progress)
-    n = _choose_n([reader], settings)
-    diagnosis = _measure(reader, settings, n, jobs, progress)
-    if state is not None:
-        Path(state).unlink(missing_ok=True)
-    return diagnosis
+    with states_of_this_run(state):
+        reader = read_corpus(corpus, settings, state, progress)
+        n = choose_n([reader], settings)
+        return measure(reader, settings, n, jobs, progress)
 
 
 def _settings(settings: Settings | None, changes: Mapping) -> Settings:
@@ -399,264 +293,14 @@ def _settings(settings: Settings | None, changes: Mapping) -> Settings:
         raise ValueError(f"unknown setting {unknown}: choose from {known}") from None
 
 
-class _OtherTexts(ValueError):
-    """A state of other texts than those that are read."""
-
-
-@dataclass
-class _Reader:
-    """A corpus that has been read: its tally, and what the tally does not know."""
-
-    source: TextSource
-    tokens: Tokenisation
-    tally: Tally
-    dropped: int
-
-
-def _read(corpus, settings: Settings, state: str | os.PathLike | None, progress: Progress) -> _Reader:
-    tokens = open_tokenizer(settings.tokenizer)
-    before, after = _kept(tokens, settings.special_tokens)
-    room = None if settings.n is None else settings.n - len(before) - len(after)
-    if room is not None and room < 1:
-        raise ValueError(f"n = {settings.n} leaves no room for text beside the special tokens")
-    source = TextSource(
-        corpus,
-        column=settings.column,
-        format=settings.format,
-        split=settings.split,
-        whole_files=settings.whole_files,
-    )
-    tally = Tally(
-        CANDIDATES if room is None else (room,),
-        settings.groups,
-        tokens.vocab_size,
-        special_ids=tokens.special_ids,
-        unknown_id=tokens.unknown_id,
-    )
-    about = {
-        "corpus": source.name,
-        "column": settings.column,
-        "tokenizer": tokens.fingerprint,
-        "n": settings.n,
-        "special_tokens": settings.special_tokens,
-        "deduplicate": settings.deduplicate,
-        "groups": settings.groups,
-    }
-    reader = _Reader(source, tokens, tally, 0)
-    done = 0
-    if state is not None and Path(state).exists():
-        beside = tally.load(state, about)
-        done = beside["read"]
-        reader.dropped = beside["dropped"]
-        tokens.known_words(beside["words"])
-    _count(reader, settings, done, state, about, progress)
-    if tally.texts == 0:
-        blank = f" ({source.blank} are blank)" if source.blank else ""
-        raise CorpusError(f"{source.name} is an empty corpus: it holds no text{blank}")
-    if tally.texts == 1:
-        raise CorpusError(
-            f"{source.name} holds one text only, and one text has no distribution of words at a position: a "
-            ".txt file has one text a line, so break a long text into lines"
-        )
-    if tally.distinct.exact and tally.distinct.distinct == 1:
-        raise CorpusError(f"all {tally.texts:,} texts of {source.name} are equal: they are one text")
-    return reader
-
-
-def _count(
-    reader: _Reader,
-    settings: Settings,
-    done: int,
-    state: str | os.PathLike | None,
-    about: dict,
-    progress: Progress,
-) -> None:
-    """Tokenise and count all texts but the first ``done``, which an earlier run has counted."""
-    source, tokens, tally = reader.source, reader.tokens, reader.tally
-    expected, chain = tally.chain, b"\0" * 32
-    seen: set[int] = set()
-    read = 0
-    saved = time.monotonic()
-    waiting: tuple[Future, np.ndarray, int, int] | None = None
-
-    def settle() -> None:
-        nonlocal waiting, read
-        if waiting is None:
-            return
-        future, keys, texts, repeated = waiting
-        ids = future.result()
-        with _undivided():
-            waiting = None
-            tally.add(ids, keys)
-            read += texts
-            reader.dropped += repeated
-
-    def save() -> None:
-        beside = {"read": read, "dropped": reader.dropped, "words": tokens.words}
-        tally.save(state, about, beside)
-
-    # While one batch is counted, the next one is read and the one between is tokenised.
-    pool = ThreadPoolExecutor(1)
-    try:
-        for batch in _batches(source):
-            keys, texts = digests(batch), len(batch)
-            if settings.deduplicate:
-                batch, keys = _new(batch, keys, seen)
-            if read < done:
-                chain = Tally.chained(chain, keys)
-                read += texts
-                if read > done or (read == done and chain != expected):
-                    raise _OtherTexts(
-                        f"{os.fspath(state)} was written for another content of {source.name}: delete it to "
-                        "start anew"
-                    )
-                continue
-            settle()
-            waiting = (pool.submit(tokens.ids, batch), keys, texts, texts - len(batch))
-            progress("reading", source.done, read)
-            if state is not None and time.monotonic() - saved > STATE_SECONDS:
-                settle()
-                save()
-                saved = time.monotonic()
-        if read < done:
-            raise _OtherTexts(
-                f"{os.fspath(state)} counts {done:,} texts, but {source.name} holds {read:,}: delete it to "
-                "start anew"
-            )
-        settle()
-        progress("reading", 1.0, read)
-        if state is not None:
-            save()
-    except BaseException as error:
-        if state is not None:
-            # An interruption, or a hub that fails, is no fault of the texts: what is counted is kept.
-            if isinstance(error, _OtherTexts):
-                pass
-            elif isinstance(error, Exception) and not source.remote:
-                Path(state).unlink(missing_ok=True)
-            elif read > done:
-                save()
-        raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-@contextmanager
-def _undivided():
-    """Let an interruption wait until the block is done: a batch is counted as a whole or not at all."""
-    waiting: list[int] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    if threading.current_thread() is not threading.main_thread():
-        # Signals reach the main thread only.
-        yield
-        return
-    previous = {number: signal.signal(number, lambda number, _: waiting.append(number)) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
-    for number in waiting:
-        signal.raise_signal(number)
-
-
-def _batches(source: TextSource):
-    """Lists of texts whose ends depend on the texts alone."""
-    batch: list[str] = []
-    characters = 0
-    for text in source:
-        batch.append(text)
-        characters += len(text)
-        if len(batch) == BATCH_TEXTS or characters >= BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
-
-
-def _new(batch: list[str], keys: np.ndarray, seen: set[int]) -> tuple[list[str], np.ndarray]:
-    kept = []
-    for index, key in enumerate(keys[:, 0].tolist()):
-        if key not in seen:
-            seen.add(key)
-            kept.append(index)
-    return [batch[index] for index in kept], keys[kept]
-
-
-def _kept(tokens: Tokenisation, mode: str) -> tuple[list[int], list[int]]:
-    """Ids before and after each text."""
-    ids = []
-    for token, stays in zip((CLS, SEP), SPECIAL_TOKENS[mode], strict=True):
-        number = tokens.tokenizer.token_to_id(token) if tokens.tokenizer is not None else None
-        if stays and number is None:
-            raise ValueError(
-                f"tokenizer {tokens.name!r} has no {token}, which special tokens {mode!r} keep; use 'drop'"
-            )
-        ids.append([number] if stays else [])
-    return ids[0], ids[1]
-
-
-def _choose_n(readers: list[_Reader], settings: Settings) -> int:
-    """Positions of text (special tokens apart): those asked for, or what half of the texts reach."""
-    choices = []
-    for reader in readers:
-        tally, name = reader.tally, reader.source.name
-        texts = np.array([tally.texts_of(n).sum() for n in tally.lengths])
-        if settings.n is None:
-            enough = max(2, math.ceil(tally.texts / 2))
-            reached = np.flatnonzero(texts >= enough)
-            if not reached.size:
-                raise CorpusError(
-                    f"{name}: fewer than half of the {tally.texts:,} texts have {LEAST_POSITIONS} tokens, "
-                    "too few to have an order; choose a tokenizer with shorter tokens, or longer texts"
-                )
-            choices.append(tally.lengths[reached[-1]])
-        else:
-            if texts[0] == 0:
-                raise CorpusError(
-                    f"{name}: no text reaches position {settings.n - 1} (n = {settings.n}): the longest has "
-                    f"{tally.longest:,} tokens; choose a smaller n"
-                )
-            if texts[0] == 1:
-                raise CorpusError(
-                    f"{name}: one text only reaches position {settings.n - 1} (n = {settings.n}), and one "
-                    "text has no distribution of words at a position; choose a smaller n"
-                )
-            choices.append(tally.lengths[0])
-    return min(choices)
-
-
-def _reading(reader: _Reader, settings: Settings) -> Reading:
-    source, tokens, tally = reader.source, reader.tokens, reader.tally
-    lengths = tally.by_length.cumsum()
-    return Reading(
-        name=source.name,
-        sources=tuple(source.sources),
-        texts=tally.texts + reader.dropped,
-        blank=source.blank,
-        tokens=tally.tokens,
-        repeated=reader.dropped if settings.deduplicate else tally.distinct.repeated,
-        repeated_exact=settings.deduplicate or tally.distinct.exact,
-        dropped=reader.dropped,
-        unknown=None if tokens.unknown_id is None else tally.unknowns,
-        special=tally.specials,
-        longest=tally.longest,
-        median_length=int(np.searchsorted(lengths, (tally.texts + 1) // 2)),
-        reaching=tally.reaching(max(tally.lengths)),
-        digest=tally.chain.hex(),
-        tokenizer=tokens.name,
-        tokenizer_digest=tokens.fingerprint,
-        vocab_size=tokens.vocab_size,
-    )
-
-
 # --- measuring ------------------------------------------------------------------------------------------
 
 
-def _measure(reader: _Reader, settings: Settings, n: int, jobs: int, progress: Progress) -> Diagnosis:
+def measure(reader: Reader, settings: Settings, n: int, jobs: int, progress: Progress) -> Diagnosis:
+    """The diagnosis of a corpus that has been read, at ``n`` positions of text (:func:`choose_n`)."""
     jobs = checks.positive_int(jobs, "jobs")
     sizes = reader.tally.texts_of(n)
-    before, after = _kept(reader.tokens, settings.special_tokens)
+    before, after = special_ids_around(reader.tokens, settings.special_tokens)
     parts = [
         _with_special(part, int(size), before, after)
         for part, size in zip(reader.tally.balanced(n), sizes, strict=True)
@@ -743,7 +387,7 @@ def _measure(reader: _Reader, settings: Settings, n: int, jobs: int, progress: P
         table.sort(key=lambda row: row.corrected.value)
     progress("measuring", 1.0, texts)
     return Diagnosis(
-        reading=_reading(reader, settings),
+        reading=what_was_read(reader, settings),
         settings=settings,
         n=n,
         texts=texts,
@@ -913,13 +557,14 @@ def _mean(matrix: np.ndarray) -> float:
     return float(matrix.sum() / (n * (n - 1)))
 
 
-def _plain(value):
+def plain(value):
+    """``value`` as JSON can hold it: intervals by name, NumPy's numbers as Python's, NaN as ``None``."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         if isinstance(value, Interval):
-            return {name: _plain(item) for name, item in zip(value._fields, value, strict=True)}
-        return [_plain(item) for item in value]
+            return {name: plain(item) for name, item in zip(value._fields, value, strict=True)}
+        return [plain(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -256,6 +256,8 @@ def shepard(
     """
     E, D = checks.square_dissimilarity(E, "E"), checks.square_dissimilarity(D, "D")
     checks.same_shape(E, D)
+    if len(D) < 2:
+        raise ValueError("D has one position, and a Shepard diagram shows pairs: it needs two or more")
     figure, ax = _axes(ax, alt, size=(5.0, 4.6))
     with rc_context(STYLE):
         upper = np.triu_indices(len(D), 1)

@@ -146,7 +146,7 @@ class PositionalCounts:
             :func:`posgeom.tokens.encode`.
         """
         n = checks.positive_int(n, "n")
-        if len(texts) == 0:
+        if hasattr(texts, "__len__") and len(texts) == 0:
             raise ValueError("texts holds no text")
         max_len = n + tokens.dropped(special_tokens)
         if max_len < 3:
@@ -248,10 +248,15 @@ class PositionalCounts:
     @classmethod
     def load(cls, path: str | os.PathLike) -> PositionalCounts:
         """Read what :meth:`save` wrote; ``ValueError`` naming the file if it is anything else."""
+        if not isinstance(path, str | os.PathLike):
+            raise ValueError(f"path must be the path of a file of counts, not {path!r}")
         try:
             matrix = sparse.load_npz(path)
             matrix.check_format(full_check=True)
             return cls(matrix)
+        except OSError as error:
+            what = error.strerror or error
+            raise ValueError(f"{os.fspath(path)} cannot be read as a file of counts: {what}") from error
         except (ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile, EOFError) as error:
             raise ValueError(f"{os.fspath(path)} is not a file of positional counts: {error}") from error
 
@@ -302,6 +307,10 @@ def _blocks(ids: Iterable[Sequence[int]] | np.ndarray) -> Iterator[tuple[int, np
             block = ids[first : first + rows]
             yield first, block.ravel(), np.full(block.shape[0], block.shape[1])
         return
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise ValueError(
+            f"ids must be an (M, n) array of integers or a list of texts, not {type(ids).__name__}"
+        )
     block: list[np.ndarray] = []
     first = size = 0
     for index, text in enumerate(ids):

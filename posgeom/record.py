@@ -46,7 +46,7 @@ def record(
     """
     if not (isinstance(name, str) and name.isidentifier() and name == name.lower()):
         raise ValueError(f"name must be a lower-case Python identifier such as 'cmds_stress', not {name!r}")
-    if tol is not None and not (math.isfinite(tol) and tol >= 0):
+    if tol is not None and not (isinstance(tol, int | float) and math.isfinite(tol) and tol >= 0):
         raise ValueError(f"tol of {name!r} must be a finite number >= 0, not {tol!r}")
     plain = _plain(name, value)
     _append(name, {"value": plain, "unit": unit, "tol": None if tol is None else float(tol)})

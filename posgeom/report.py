@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posgeom.comparison import PowerLine
+from posgeom.contrast import Contrast
 from posgeom.diagnostic import DROPPED, FITTED, Diagnosis, Interval
 from posgeom.encodings import power_line
 from posgeom.mds import classical_mds
@@ -26,7 +27,7 @@ from posgeom.tally import CANDIDATES
 if TYPE_CHECKING:
     from posgeom import figures
 
-__all__ = ["Advice", "advise", "as_html", "as_text", "draw"]
+__all__ = ["Advice", "advise", "as_html", "as_text", "contrast_as_html", "contrast_as_text", "draw"]
 
 WIDTH = 88
 SPECTRUM_SHOWN = 30
@@ -74,14 +75,14 @@ def _recommendation(d: Diagnosis) -> str:
         )
     else:
         words = (
-            f"Among the fixed schemes, the {_scheme(best.scheme)} fits best: it leaves "
+            f"Among the fixed schemes {_scheme(best.scheme)} fits best: it leaves "
             f"{best.corrected.value:.0%} of the squared corrected distances unexplained, where a simplex, "
             f"which knows nothing of order, leaves {simplex.corrected.value:.0%}"
         )
         common = next((row for row in d.table if row.scheme in IN_USE), None)
         if common is not None and best.scheme not in IN_USE and common.corrected.value < 1:
             share = common.corrected.value
-            words += f". Of those in wide use it is the {_scheme(common.scheme)}, with {share:.0%}"
+            words += f". Of those in wide use the best is {_scheme(common.scheme)}, with {share:.0%}"
         if d.ties:
             words += f". These texts do not tell it from {_listed([_scheme(name) for name in d.ties])}"
     if fitted.behind.high < 0:
@@ -175,7 +176,14 @@ def _limits(d: Diagnosis) -> Iterable[str]:
 
 
 def _scheme(name: str) -> str:
-    return {"random": "random table", "T5 buckets": "line of T5's buckets"}.get(name, name)
+    """A scheme as a noun of a sentence."""
+    return {
+        "ALiBi line (slope 1)": "ALiBi's line",
+        "RoPE": "RoPE",
+        "T5 buckets": "T5's line of buckets",
+        "random": "a random table",
+        "simplex": "a simplex",
+    }.get(name, f"the {name}")
 
 
 def _place(line: PowerLine) -> str:
@@ -444,6 +452,138 @@ def _scheme_figure(d: Diagnosis) -> figures.PageFigure:
     )
 
 
+# --- two corpora ----------------------------------------------------------------------------------------
+
+
+def _titles(c: Contrast) -> tuple[str, str]:
+    if c.first.reading.name == c.second.reading.name:
+        return f"A: {printable(c.first.reading.tokenizer)}", f"B: {printable(c.second.reading.tokenizer)}"
+    return f"A: {printable(c.first.reading.name)}", f"B: {printable(c.second.reading.name)}"
+
+
+def _differences(c: Contrast) -> Iterable[str]:
+    a, b = c.first, c.second
+    if c.one_corpus:
+        yield "A and B are the same texts."
+    for what, interval, percent in (
+        ("noise share", c.noise_share, True),
+        ("position exponent", c.exponent, False),
+    ):
+        if interval is not None:
+            told = "not told apart"
+            if not interval.low <= 0 <= interval.high and math.isfinite(interval.low):
+                told = "larger in B" if interval.value > 0 else "larger in A"
+            elif not math.isfinite(interval.low):
+                told = "without an interval"
+            yield f"The {what} differs by {_interval(interval, percent=percent)} (B less A): {told}."
+    if c.stress_between is not None:
+        yield (
+            f"The corrected distances of B reproduce those of A at a scaled stress of {c.stress_between:.3f} "
+            f"and a rank correlation of {c.spearman_between:.3f}; the best fixed scheme reaches "
+            f"{a.best.corrected.value:.3f} on A and {b.best.corrected.value:.3f} on B."
+        )
+    elif a.rank or b.rank:
+        yield f"Only {'A' if a.rank else 'B'} has a structure beyond its noise."
+    else:
+        yield "Neither has a structure beyond its noise."
+    if c.apart is not None and not c.one_corpus:
+        yield (
+            f"The laws of A and B at one position are a corrected squared distance of {c.apart[0]:.3f} apart "
+            f"at position 0 and {c.apart.mean():.3f} on average: other topics and words, not other positions."
+        )
+    if a.best is not None and b.best is not None:
+        if a.best.scheme == b.best.scheme:
+            yield f"The same fixed scheme fits both best: {_scheme(a.best.scheme)}."
+        else:
+            yield (
+                f"Another fixed scheme fits best: {_scheme(a.best.scheme)} on A, "
+                f"{_scheme(b.best.scheme)} on B."
+            )
+    if not c.one_corpus:
+        yield "Intervals of differences take the two corpora for independent."
+    else:
+        yield (
+            "Intervals of differences take the two for independent; on the same texts that makes them too "
+            "wide."
+        )
+
+
+def _side_by_side(c: Contrast) -> list[tuple[str, str, str]]:
+    a, b = c.first, c.second
+    rows = [
+        ("tokenizer", printable(a.reading.tokenizer), printable(b.reading.tokenizer)),
+        ("texts", f"{a.reading.texts:,}", f"{b.reading.texts:,}"),
+        ("tokens", f"{a.reading.tokens:,}", f"{b.reading.tokens:,}"),
+        ("tokens of a text, median", f"{a.reading.median_length:,}", f"{b.reading.median_length:,}"),
+        ("texts counted", f"{a.texts:,}", f"{b.texts:,}"),
+        ("mean squared, plug-in", f"{a.mean_plug_in:.4f}", f"{b.mean_plug_in:.4f}"),
+        ("mean squared, corrected", f"{a.mean_corrected:.4f}", f"{b.mean_corrected:.4f}"),
+        ("noise share", *(_interval_or_none(d.noise_share, percent=True) for d in (a, b))),
+        ("signal rank", f"{a.rank}", f"{b.rank}"),
+        ("position exponent", *(_interval_or_none(d.exponent) for d in (a, b))),
+    ]
+    fits = [{row.scheme: row for row in d.table} for d in (a, b)]
+    for name in dict.fromkeys(row.scheme for d in (a, b) for row in d.table):
+        own = (getattr(fit.get(name), "corrected", None) for fit in fits)
+        rows.append((f"stress of {name}", *map(_interval_or_none, own)))
+    return rows
+
+
+def contrast_as_text(c: Contrast) -> str:
+    """The comparison for a terminal, without control characters."""
+    blocks = [
+        f"n = {c.n} positions",
+        columns(("", *_titles(c)), _side_by_side(c)),
+        "WHAT DIFFERS\n" + "\n".join(_wrapped(line, bullet="- ") for line in _differences(c)),
+        *(
+            f"RECOMMENDATION FOR {title}\n" + _wrapped(advise(d).recommendation)
+            for title, d in zip(_titles(c), (c.first, c.second), strict=True)
+        ),
+    ]
+    made = ", ".join(f"{name} {version}" for name, version in c.first.versions.items())
+    blocks.append(f"made by: {printable(c.command)}\nwith:    {made}")
+    return "\n\n".join(blocks) + "\n"
+
+
+def contrast_as_html(c: Contrast) -> str:
+    """The comparison as one HTML page, as :func:`as_html`."""
+    titles = _titles(c)
+    differences = "".join(f"<li>{_escaped(line)}</li>" for line in _differences(c))
+    body = [
+        f"<h1>{_escaped(titles[0])} and {_escaped(titles[1])}</h1>",
+        f'<div class="advice"><ul>{differences}</ul></div>',
+        f"<h2>Side by side, at n = {c.n} positions</h2>",
+        table("Side by side", ("", *titles), _side_by_side(c)),
+    ]
+    if c.first.rank and c.second.rank:
+        body.append(picture(_axes_figure(c), "The first axis of each, in units of its own spread."))
+    for title, d in zip(titles, (c.first, c.second), strict=True):
+        advice = advise(d)
+        points = "".join(f"<li>{_escaped(point)}</li>" for point in (*advice.evidence, *advice.limits))
+        body.append(f"<h2>{_escaped(title)}</h2><p>{_escaped(advice.recommendation)}</p><ul>{points}</ul>")
+        body += [facts(_read_rows(d)), table("Schemes", _table_header(d), _table_rows(d)) if d.table else ""]
+    body.append(footer(c.command, c.first.versions))
+    return page(f"{titles[0]} and {titles[1]}", body)
+
+
+def _axes_figure(c: Contrast) -> figures.PageFigure:
+    from posgeom import figures
+
+    curves = {}
+    for title, d in zip("AB", (c.first, c.second), strict=True):
+        axis = classical_mds(d.corrected, 1).points[:, 0]
+        # Either end of an axis may be up; both begin at the top here.
+        curves[title] = axis * (np.sign(axis[0] - axis[-1]) or 1.0) / axis.std()
+    return figures.lines(
+        np.arange(c.n),
+        curves,
+        xlabel="position",
+        ylabel="coordinate / spread",
+        alt="The coordinate of each position on the first axis of the corrected distances, one curve for A "
+        "and one for B, each divided by its spread.",
+    )
+
+
 # --- as HTML --------------------------------------------------------------------------------------------
 
 STYLE = """
@@ -579,6 +719,10 @@ def _interval(interval: Interval, *, percent: bool = False) -> str:
     if not math.isfinite(interval.low):
         return f"{interval.value:{form}}"
     return f"{interval.value:{form}} [{interval.low:{form}}, {interval.high:{form}}]"
+
+
+def _interval_or_none(interval: Interval | None, *, percent: bool = False) -> str:
+    return "none" if interval is None else _interval(interval, percent=percent)
 
 
 def _number(count: int, what: str) -> str:

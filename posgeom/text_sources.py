@@ -26,13 +26,17 @@ from posgeom.corpus_files import (
     stream_rows,
 )
 
-__all__ = ["FORMATS", "LONGEST_TEXT", "TextSource"]
+__all__ = ["FORMATS", "LONGEST_TEXT", "HubError", "TextSource"]
 
 PARQUET = ".parquet"
 PARQUET_MAGIC = b"PAR1"
 FORMATS = tuple(suffix[1:] for suffix in (*SUFFIXES, PARQUET))
 LONGEST_TEXT = 4 << 20
 HUB = "hf:"
+
+
+class HubError(CorpusError):
+    """A hub that did not give a dataset, or stopped giving it."""
 
 
 class TextSource:
@@ -61,8 +65,6 @@ class TextSource:
     ----------
     name
         what the corpus is called in a report and in the command that makes it.
-    remote
-        whether it comes over a network, which may fail without a fault of the texts.
     blank
         how many blank texts the last reading has left out so far.
 
@@ -90,7 +92,6 @@ class TextSource:
         self.whole_files = whole_files
         self.blank = 0
         self.sources: list[str] = []
-        self.remote = False
         self._done = 0.0
         self._files: list[Path] = []
         self._read = self._open(corpus)
@@ -220,7 +221,7 @@ class TextSource:
             before += size
 
     def _hub(self, address: str):
-        self._done, self.remote = -1.0, True
+        self._done = -1.0
         dataset, _, column = address.rpartition(":")
         if not dataset or not column:
             raise CorpusError(
@@ -261,7 +262,7 @@ class TextSource:
                 raise
             except Exception as error:  # the library's errors share no base class; the cause is kept
                 what = " ".join(str(error).split())[:200]
-                raise CorpusError(
+                raise HubError(
                     f"{self.name}: the hub did not give it ({type(error).__name__}: {what})"
                 ) from error
 

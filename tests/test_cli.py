@@ -380,11 +380,11 @@ def test_a_state_of_other_texts_is_refused_and_kept(tmp_path):
 
 
 def test_killed_without_warning_it_goes_on_from_the_last_state(tmp_path, monkeypatch):
-    from posgeom import diagnostic
+    from posgeom import diagnostic, reading
 
     texts = arc_texts(5000, 9, -0.5)
     state = tmp_path / "state"
-    monkeypatch.setattr(diagnostic, "STATE_SECONDS", 0.0)
+    monkeypatch.setattr(reading, "STATE_SECONDS", 0.0)
 
     class Killed(BaseException):
         pass
@@ -405,3 +405,80 @@ def test_killed_without_warning_it_goes_on_from_the_last_state(tmp_path, monkeyp
     assert read[0] >= 1024
     assert found.counts == diagnostic.diagnose(texts, tokenizer="whitespace").counts
     assert not state.exists()
+
+
+# --- two corpora ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("two")
+    return (
+        write(folder / "early.txt", "\n".join(arc_texts(1500, 12, -1.0, rng=1))),
+        write(folder / "even.csv", as_csv(arc_texts(1200, 14, 1.0, rng=2))),
+    )
+
+
+def test_two_corpora_side_by_side(two, tmp_path, capsys):
+    html = tmp_path / "both.html"
+    status, out, err = run("compare", *two, "--tokenizer", "whitespace", "--html", html, capsys=capsys)
+    assert (status, err) == (0, "")
+    assert "n = 12 positions" in out and "larger in B" in out and "Another fixed scheme fits best" in out
+    assert "A: " in out and "made by: posgeom compare" in out
+    page = html.read_text(encoding="utf-8")
+    assert page.endswith("</html>\n") and "larger in B" in page and page.count("<img") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["both.html"]
+
+
+def test_each_side_of_a_comparison_is_its_own_diagnosis(two, capsys):
+    _, out, _ = run("compare", *two, "--tokenizer", "whitespace", "--json", capsys=capsys)
+    both = json.loads(out)
+    for side, path in zip(("first", "second"), two, strict=True):
+        _, alone, _ = run("stress", path, "-n", 12, "--tokenizer", "whitespace", "--json", capsys=capsys)
+        own, alone = numbers(json.dumps(both[side])), numbers(alone)
+        # That n was asked for shows, and how far the account of lengths goes.
+        for held in (own, alone):
+            held["settings"].pop("n")
+            held["read"].pop("reaching")
+        assert own == alone
+    difference = both["difference"]["exponent"]
+    exponents = [both[side]["power_line_exponent"]["value"] for side in ("first", "second")]
+    assert difference["value"] == pytest.approx(exponents[1] - exponents[0])
+    assert difference["low"] > 1.5 and difference["high"] < 2.5
+    assert len(both["squared_distance_between_laws"]) == 12 and not both["same_texts"]
+
+
+def test_a_corpus_and_itself_do_not_differ(two, capsys):
+    _, out, _ = run("compare", two[0], two[0], "--tokenizer", "whitespace", "--json", capsys=capsys)
+    both = json.loads(out)
+    assert both["same_texts"] and both["corrected_distances"]["stress"] == pytest.approx(0, abs=1e-12)
+    for name in ("exponent", "noise_share"):
+        assert both["difference"][name]["value"] == 0
+    # Corrected for two samples of one law, equal counts lie below what chance would make of them.
+    assert max(both["squared_distance_between_laws"]) <= 0
+
+
+def test_one_corpus_at_two_tokenizers(two, capsys):
+    names = ("--tokenizer", "bert-base-uncased", "--tokenizer", "whitespace")
+    status, out, _ = run("compare", two[0], *names, "--json", capsys=capsys)
+    both = json.loads(out)
+    assert status == 0 and both["same_texts"] and both["squared_distance_between_laws"] is None
+    assert [both[side]["read"]["tokenizer"] for side in ("first", "second")] == [names[1], names[3]]
+    assert both["command"].endswith(" ".join(names))
+    status, out, _ = run("compare", two[0], *names, capsys=capsys)
+    assert "A: bert-base-uncased" in out and "A and B are the same texts." in out
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["x"], "give a second corpus, or --tokenizer twice"),
+        (["x", "y", "--tokenizer", "a", "--tokenizer", "b", "--tokenizer", "c"], "can be given twice"),
+        (["-", "-"], "standard input can be read once only"),
+        (["-", "--tokenizer", "a", "--tokenizer", "b"], "standard input can be read once only"),
+    ],
+)
+def test_comparisons_that_make_no_sense(arguments, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["compare", *arguments])
+    assert ended.value.code == 2 and message in capsys.readouterr().err

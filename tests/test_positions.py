@@ -336,7 +336,7 @@ def test_a_save_that_fails_leaves_the_old_file_whole(tmp_path):
 
 def test_a_file_that_is_no_counts_is_refused(tmp_path):
     path = tmp_path / "counts.npz"
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ValueError, match="cannot be read as a file of counts: No such file"):
         PositionalCounts.load(path)
 
     def refused(message: str = "is not a file of positional counts") -> None:

@@ -13,7 +13,7 @@ from posgeom import report
 from posgeom.comparison import compare_schemes, fit_power_line
 from posgeom.corpora import load_corpus
 from posgeom.corpus_files import CorpusError
-from posgeom.diagnostic import FITTED, FIXED, Settings, diagnose
+from posgeom.diagnostic import FITTED, FIXED, diagnose
 from posgeom.distances import hellinger_distances
 from posgeom.noise import (
     balanced,
@@ -25,6 +25,7 @@ from posgeom.noise import (
 )
 from posgeom.positions import PositionalCounts
 from posgeom.printing import printable
+from posgeom.reading import Settings
 from posgeom.stress import stress
 from posgeom.tally import CANDIDATES, DistinctTexts, Tally, counts_digest, digests
 from posgeom.tokenisation import open_tokenizer

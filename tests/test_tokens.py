@@ -190,7 +190,7 @@ def test_a_tokenizer_without_berts_special_tokens_can_only_drop_them():
         (["a"], 8, "none", "special_tokens must be one of 'drop', 'keep', 'drop_cls', not 'none'"),
         (["a"], 2, "drop", r"max_len \(which counts \[CLS\] and \[SEP\]\) must be at least 3"),
         (["a"], 8.0, "drop", r"max_len .* must be an integer"),
-        ("abc", 8, "drop", "texts must be a list of strings, not one string"),
+        ("abc", 8, "drop", "texts must be a list of strings, not str"),
         (["a", None], 8, "drop", r"texts\[1\] must be a string, not NoneType"),
     ],
 )
