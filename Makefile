@@ -2,6 +2,7 @@
 #
 #   make book     execute the chapters that changed and build the site: _build/html/index.html
 #   make test     unit, property, notebook and site tests
+#   make check-site  open each page of the site in a browser and check it
 #   make lab      JupyterLab on the notebooks
 #   make serve    the site at http://localhost:8000
 #   make student  the notebooks without solutions: _build/student
@@ -13,7 +14,7 @@ JOBS   ?= 2
 BIN    := .venv/bin
 
 .DEFAULT_GOAL := book
-.PHONY: book test lab serve student clean distclean environment lint
+.PHONY: book test check-site lab serve student clean distclean environment lint
 
 environment:
 	@$(PYTHON) tools/environment.py
@@ -23,6 +24,9 @@ book: environment
 
 test: environment lint
 	@$(BIN)/python -m pytest $(PYTEST)
+
+check-site: book
+	@$(BIN)/python tools/check_site.py --jobs $(JOBS)
 
 lint: environment
 	@$(BIN)/ruff check .
