@@ -42,7 +42,13 @@ HEARTBEAT_SECONDS = 20
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 NO_SST2 = "no sst2 text"
 VERDICTS = "book/verdicts"
-SOURCES = ("posgeom/**/*.py", "posgeom/data/*", "requirements.txt", "requirements-data.txt")
+SOURCES = (
+    "posgeom/**/*.py",
+    "posgeom/data/*",
+    "posgeom/static/*",
+    "requirements.txt",
+    "requirements-data.txt",
+)
 SITE_SOURCES = ("_config.yml", "_toc.yml", "tools/bookext.py", "requirements.txt")
 
 # One thread a notebook: two share the cores, and a sum split over threads may differ in its last digits.
