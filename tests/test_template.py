@@ -24,7 +24,7 @@ COPIED = (
     "requirements-data.txt",
     "pyproject.toml",
 )
-TESTS = ("conftest.py", "test_notebooks.py")
+TESTS = ("conftest.py", "test_notebooks.py", "test_quizzes.py")
 NAME = "13_neighbours"
 
 
@@ -81,7 +81,7 @@ def test_the_template_becomes_a_page(repository: Path):
     assert f"{recorded['neighbours']['value']:.3f} apart" in re.sub(r"<[^>]+>", "", page)
 
     # The failing test prints the lines for tests/expected.yml; with them it passes.
-    tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_notebooks.py")
+    tests = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests")
     failing = run(repository, *tests)
     lines = re.findall(r"^E? +(\w+: \{.*\})    # recorded, but not expected", failing.stdout, re.M)
     assert failing.returncode == 1 and len(set(lines)) == len(recorded), failing.stdout[-3000:]
