@@ -6,6 +6,7 @@
 #   make lab      JupyterLab on the notebooks
 #   make serve    the site at http://localhost:8000
 #   make student  the notebooks without solutions: _build/student
+#   make pdf      the whole book for print: _build/geometry-of-positional-encodings.pdf
 #   make clean    delete _build;  make distclean: .venv too
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3,$(if $(shell command -v $(name)),$(name))) python3)
@@ -14,7 +15,7 @@ JOBS   ?= 2
 BIN    := .venv/bin
 
 .DEFAULT_GOAL := book
-.PHONY: book test check-site lab serve student clean distclean environment lint
+.PHONY: book test check-site lab serve student pdf clean distclean environment lint
 
 environment:
 	@$(PYTHON) tools/environment.py
@@ -40,6 +41,9 @@ serve: book
 
 student: environment
 	@$(BIN)/python tools/student.py
+
+pdf: book
+	@$(BIN)/python tools/pdf.py
 
 clean:
 	rm -rf _build
