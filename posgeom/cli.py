@@ -223,7 +223,7 @@ def _stress(options: argparse.Namespace) -> int:
             progress=progress,
         )
     if options.html:
-        _write(options.html, report.as_html(diagnosis))
+        report.write(options.html, report.as_html(diagnosis))
     if options.json:
         print(json.dumps(diagnosis.as_dict(), indent=1))
     else:
@@ -255,7 +255,7 @@ def _compare(options: argparse.Namespace) -> int:
             progress=progress,
         )
     if options.html:
-        _write(options.html, report.contrast_as_html(found))
+        report.write(options.html, report.contrast_as_html(found))
     if options.json:
         print(json.dumps(found.as_dict(), indent=1))
     else:
@@ -313,17 +313,6 @@ def _check_outputs(options: argparse.Namespace) -> None:
 
 def _writable(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-
-
-def _write(path: str, text: str) -> None:
-    """All of it or nothing: a reader never sees half of a report."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _fail(message: str) -> None:

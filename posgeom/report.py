@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 import html
 import math
+import os
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +29,17 @@ from posgeom.tally import CANDIDATES
 if TYPE_CHECKING:
     from posgeom import figures
 
-__all__ = ["Advice", "advise", "as_html", "as_text", "contrast_as_html", "contrast_as_text", "draw"]
+__all__ = [
+    "CAPTIONS",
+    "Advice",
+    "advise",
+    "as_html",
+    "as_text",
+    "contrast_as_html",
+    "contrast_as_text",
+    "draw",
+    "write",
+]
 
 WIDTH = 88
 SPECTRUM_SHOWN = 30
@@ -349,16 +361,25 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 # --- figures, which alone need matplotlib -----------------------------------------------------------------
 
 
+CAPTIONS = {
+    "texts": "How many texts reach each position.",
+    "distances": "Distances between positions, as counted and after the correction.",
+    "spectrum": "Leading eigenvalues of the corrected distances, and the edge of the noise.",
+    "axis": "Where the first axis places each position, and the best power line.",
+    "schemes": "Scaled stress of each scheme on corrected distances; small is good.",
+}
+
+
 def draw(d: Diagnosis) -> dict[str, figures.PageFigure]:
-    """The figures of a report by name, with the caption as key."""
-    found = {"How many texts reach each position.": _reach_figure(d)}
+    """The figures of a report, by the names of :data:`CAPTIONS`; without a signal only those that exist."""
+    found = {"texts": _reach_figure(d)}
     if d.noise_share is None:
         return found
-    found["Distances between positions, as counted and after the correction."] = _distance_figure(d)
-    found["Leading eigenvalues of the corrected distances, and the edge of the noise."] = _spectrum_figure(d)
+    found["distances"] = _distance_figure(d)
+    found["spectrum"] = _spectrum_figure(d)
     if d.rank and d.line is not None:
-        found["Where the first axis places each position, and the best power line."] = _axis_figure(d)
-        found["Scaled stress of each scheme on corrected distances; small is good."] = _scheme_figure(d)
+        found["axis"] = _axis_figure(d)
+        found["schemes"] = _scheme_figure(d)
     return found
 
 
@@ -642,9 +663,20 @@ def as_html(d: Diagnosis) -> str:
         if points:
             body.append(f"<h2>{title}</h2><ul>{''.join(f'<li>{_escaped(p)}</li>' for p in points)}</ul>")
     body.append("<h2>Figures</h2>")
-    body += [picture(figure, caption) for caption, figure in draw(d).items()]
+    body += [picture(figure, CAPTIONS[name]) for name, figure in draw(d).items()]
     body.append(footer(d.command, d.versions))
     return page(f"Positional structure of {d.reading.name}", body)
+
+
+def write(path: str | os.PathLike, text: str) -> None:
+    """Write a file whole or not at all: a reader never sees half of a report."""
+    target = Path(path)
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def page(title: str, body: Sequence[str]) -> str:

@@ -482,3 +482,31 @@ def test_comparisons_that_make_no_sense(arguments, message, capsys):
     with pytest.raises(SystemExit) as ended:
         cli.main(["compare", *arguments])
     assert ended.value.code == 2 and message in capsys.readouterr().err
+
+
+# --- the chapter ----------------------------------------------------------------------------------------
+
+
+def test_the_chapter_makes_the_same_report(tmp_path, monkeypatch, capsys):
+    import nbformat
+    import papermill
+
+    corpus = write(tmp_path / "reviews.csv", as_csv(TEXTS))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    chapter = nbformat.read(ROOT / "notebooks" / "12_your_corpus.ipynb", as_version=4)
+    # The report of the chapter; what follows explains it.
+    last = [cell.id for cell in chapter.cells].index("diagnose")
+    chapter.cells = chapter.cells[: last + 1]
+    nbformat.write(chapter, tmp_path / "chapter.ipynb")
+    parameters = {"corpus": "reviews.csv", "tokenizer": "whitespace", "report_file": "chapter.html"}
+    run_of = papermill.execute_notebook(
+        "chapter.ipynb", "out.ipynb", parameters, kernel_name="python3", progress_bar=False
+    )
+    (printed,) = (output.text for output in run_of.cells[-1].outputs if output.output_type == "stream")
+    status, out, _ = run(
+        "stress", "reviews.csv", "--tokenizer", "whitespace", "--html", "command.html", capsys=capsys
+    )
+    assert status == 0 and corpus.exists()
+    assert printed == out + "\n"
+    assert (tmp_path / "chapter.html").read_bytes() == (tmp_path / "command.html").read_bytes()
