@@ -32,8 +32,8 @@ def text_of(page: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_make_knows_each_command_that_a_page_names(page):
-    targets = set(re.findall(r"^([a-z]+):", text_of("Makefile"), re.M))
-    named = set(re.findall(r"^make ([a-z]+)|`make ([a-z]+)", text_of(page), re.M))
+    targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.M))
+    named = set(re.findall(r"^make ([a-z-]+)|`make ([a-z-]+)", text_of(page), re.M))
     assert {first or second for first, second in named} <= targets
 
 
