@@ -50,6 +50,9 @@ class InteractiveFigure:
             f'posgeomFigure(document.getElementById("{name}"), "{kind}", {text});}}</script>'
         ).replace("NAME", name)
 
+    def __repr__(self) -> str:
+        return f"InteractiveFigure({self.alt!r})"
+
     def _repr_mimebundle_(self, include=None, exclude=None) -> tuple[dict, dict]:
         return {"text/html": self.html, "image/png": self._png}, {"image/png": {"alt": self.alt}}
 
