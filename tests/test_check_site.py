@@ -130,6 +130,13 @@ def test_a_page_with_its_pictures_may_not_be_too_heavy(tmp_path):
     assert "1.50 MB in all: noise.png" in fault.element
 
 
+def test_a_picture_held_by_the_page_weighs_as_part_of_it(tmp_path):
+    site = site_with(tmp_path, f"<img alt='noise' src='data:image/png;base64,{'A' * 9000}'>")
+    assert check_site.check_weight(site, "page") == []
+    site = site_with(tmp_path, f"<img alt='noise' src='data:image/png;base64,{'A' * check_site.MOST_BYTES}'>")
+    assert len(check_site.check_weight(site, "page")) == 1
+
+
 @pytest.mark.parametrize(
     ("edit", "colab", "copy", "wrong"),
     [

@@ -239,6 +239,9 @@ def check_weight(site: Site, page: str) -> list[Fault]:
     path = site.file(page)
     files = {path}
     for tag in _soup(path).find_all(["img", "source", "video", "audio"], src=True):
+        # A picture that the page itself holds is in the size of the page.
+        if urlparse(tag["src"]).scheme:
+            continue
         file = (path.parent / unquote(urlparse(tag["src"]).path)).resolve()
         if file.is_file() and "_static" not in file.parts:
             files.add(file)

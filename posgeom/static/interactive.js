@@ -68,12 +68,12 @@ function posgeomFigure(root, kind, data) {
     const up = (value) => 285 - 255 * Math.min(value, 2) / 2;
 
     line([[50, 25], [50, 285], [625, 285]], { stroke: "#4a4a4a" });
-    for (const value of [0, 1, 2]) label(30, up(value) + 5, String(value));
-    for (let k = low; k <= high; k += 1) label(across(10 ** k) - 14, 305, String(10 ** k));
+    for (const value of [0, 1, 2]) label(42, up(value) + 5, String(value), { "text-anchor": "end" });
+    for (let k = low; k <= high; k += 1) label(across(10 ** k), 305, String(10 ** k), { "text-anchor": k === high ? "end" : "middle" });
     label(58, 18, "stress (cut off at 2)");
     label(300, 324, "scale");
     line([[50, up(1)], [625, up(1)]], { stroke: "#1a1a1a", "stroke-dasharray": "6 4" });
-    label(520, up(1) - 7, "no encoding");
+    label(625, up(1) - 7, "no encoding", { "text-anchor": "end" });
     const values = Array.from({ length: 401 }, (_, k) => 10 ** (low + (high - low) * k / 400));
     const curve = values.filter((value) => stress(value) <= 2).map((value) => [across(value), up(stress(value))]);
     line(curve, { stroke: "#0072B2", "stroke-width": 2.5 });
