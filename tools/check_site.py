@@ -322,6 +322,12 @@ OVERFLOW = """() => {
     (widest ? widest.outerHTML.slice(0, 160) : "no single element");
 }"""
 
+# One style sheet colours the words of code alike in every block, so the first blocks stand for all; the rest
+# loses its colours, which are most elements of a page, before axe looks.
+BLOCKS_OF_CODE = 6
+PLAIN_CODE = """(most) => [...document.querySelectorAll("div.highlight pre")].slice(most)
+  .forEach((code) => { code.textContent = code.textContent; })"""
+
 # What MathJax writes inside a formula is not the book's, and is most of a page's elements. With `preload` axe
 # would fetch the style sheets once more, by wrong addresses.
 AXE = """([selectors, rules, colours]) => axe.run({include: [document], exclude: [["mjx-container > *"]]}, {
@@ -390,6 +396,7 @@ def check_in_browser(page: str, context: object, address: str) -> list[Fault]:
             "() => window.MathJax && MathJax.startup && MathJax.startup.promise.then(() => undefined)"
         )
         tab.evaluate(axe_source())
+        tab.evaluate(PLAIN_CODE, BLOCKS_OF_CODE)
         for fault in tab.evaluate(MATH):
             note("math", fault)
         allowed = [[rule, selector] for rule, selector, _ in ALLOWED]
