@@ -477,16 +477,20 @@ def check(site: Site, pages: Sequence[str] | None = None, *, jobs: int = 2, say=
                     state = f"{len(found)} fault{'s' * (len(found) > 1)}" if found else "ok"
                     say(f"  {page:40} {state:10} {time.monotonic() - started:5.1f} s")
 
+    def search(address: str, built: list[str]) -> list[Fault]:
+        with browser() as opened:
+            return check_search(site, built, opened.new_context(), address)
+
     with served(site.folder) as address:
+        built = [page for page in pages if site.file(page).is_file()]
+        # A browser needs a thread in which no other one is open, whoever calls this.
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             for outcome in [pool.submit(work, address) for _ in range(min(jobs, len(waiting)))]:
                 outcome.result()
-        built = [page for page in pages if site.file(page).is_file()]
-        if (site.folder / "search.html").is_file() and built:
-            with browser() as opened:
-                faults += check_search(site, built, opened.new_context(), address)
-        else:
-            faults.append(Fault("search", "missing", "search.html was not built"))
+            if (site.folder / "search.html").is_file() and built:
+                faults += pool.submit(search, address, built).result()
+            else:
+                faults.append(Fault("search", "missing", "search.html was not built"))
     order = {page: place for place, page in enumerate(pages)}
     return sorted(faults, key=lambda fault: (order.get(fault.page, -1), str(fault)))
 
