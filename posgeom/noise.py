@@ -95,8 +95,8 @@ def corrected_squared_distances(counts, *, allocation: str = "binomial") -> np.n
     .. math:: D^2_{c,ij} = D^2_{ij} - F_{ij}
               = \\frac{2}{\\sqrt{N_i N_j}} \\sum_v \\bigl( h(c_v) - \\sqrt{X_{iv} X_{jv}} \\bigr)
 
-    Symmetric with zero diagonal, in [-2, 2]: an estimate of zero is below it about as often as above. Its mean
-    is 0 when the tokens of i and j are exchangeable (exactly so with ``allocation="hypergeometric"`` and
+    Symmetric with zero diagonal, in [-2, 2]: an estimate of zero is below it about as often as above. Its
+    mean is 0 when the tokens of i and j are exchangeable (exactly so with ``allocation="hypergeometric"`` and
     independent tokens); it is not exactly unbiased where the two laws differ, does not see differences
     between words too rare to be drawn twice, and takes repeated texts for evidence: deduplicate first.
     Arguments and errors as for :func:`sampling_floor`.
