@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_matrix, vstack
+from scipy.special import exprel
 
 from posgeom import checks
 from posgeom.noise import corrected_squared_distances
@@ -67,9 +68,9 @@ def places(family: str, parameter: float, positions: np.ndarray) -> np.ndarray:
             raise ValueError(f"parameter of the exponential is a time constant > 0, not {parameter!r}")
         return -np.expm1(-(positions - positions[0]) / parameter)
     logs = np.log1p(positions)
-    if parameter == 0:
-        return logs - logs[0]
-    return np.exp(parameter * logs[0]) * np.expm1(parameter * (logs - logs[0])) / parameter
+    beyond = logs - logs[0]
+    # exprel(x) = (e^x - 1) / x, and 1 at 0
+    return np.exp(parameter * logs[0]) * beyond * exprel(parameter * beyond)
 
 
 class LineFit(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from posgeom.comparison import fit_power_line
@@ -38,6 +38,7 @@ def test_places_by_hand():
 
 
 @given(exponent=st.floats(-3, 2), n=st.integers(2, 40))
+@example(exponent=5e-324, n=2)
 def test_places_of_the_power_are_the_power_line(exponent, n):
     g = places("power", exponent, np.arange(n))
     np.testing.assert_allclose(np.abs(g[:, None] - g), power_line(n, exponent), rtol=1e-9, atol=1e-12)
