@@ -24,7 +24,7 @@ book: environment
 	@$(BIN)/python tools/build.py --jobs $(JOBS)
 
 test: environment lint
-	@$(BIN)/python -m pytest $(PYTEST)
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup $(PYTEST)
 
 check-site: book
 	@$(BIN)/python tools/check_site.py --jobs $(JOBS)

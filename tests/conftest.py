@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -11,6 +13,27 @@ import pytest
 from tools import build
 
 ROOT = build.ROOT
+# What takes minutes, and is made once.
+MADE_ONCE = {"runs", "variants", "site"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers, one of them has the book: the others test what needs none of it meanwhile."""
+    for item in items:
+        if MADE_ONCE & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group("book"))
+
+
+@pytest.fixture(scope="session")
+def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Who waits a minute sees what is running, whatever pytest captures, and from whichever worker."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+
+    def line(text: str) -> None:
+        with capture.global_and_fixture_disabled():
+            print(text, file=sys.stderr, flush=True)
+
+    return line
 
 
 @pytest.fixture(scope="session")
@@ -19,15 +42,9 @@ def book() -> build.Book:
 
 
 @pytest.fixture(scope="session")
-def runs(book: build.Book, request: pytest.FixtureRequest) -> dict[str, build.Run]:
+def runs(book: build.Book, tell: Callable[[str], None]) -> dict[str, build.Run]:
     """Every notebook of the book, executed (or found unchanged). Tests ask a run for its error themselves."""
-    # A run takes a minute: who waits sees what is running, whatever pytest captures.
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print()
-        return {
-            run.name: run
-            for run in build.execute(book, book.notebooks(), say=lambda line: print(line, flush=True))
-        }
+    return {run.name: run for run in build.execute(book, book.notebooks(), say=tell)}
 
 
 @pytest.fixture(scope="session")

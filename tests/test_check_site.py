@@ -190,10 +190,8 @@ def test_without_a_browser_it_says_so_and_does_not_fail(monkeypatch, capfd):
 
 
 @in_a_browser
-def test_the_book_keeps_every_rule(site, book, request):
-    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-        print()
-        faults = check_site.check(check_site.site_of(book), say=lambda line: print(line, flush=True))
+def test_the_book_keeps_every_rule(site, book, tell):
+    faults = check_site.check(check_site.site_of(book), say=tell)
     assert not faults, "\n".join(map(str, faults))
 
 
