@@ -3,6 +3,7 @@
 #   make book     execute the chapters that changed and build the site: _build/html/index.html
 #   make test     unit, property, notebook and site tests
 #   make check-site  open each page of the site in a browser and check it
+#   make check-colab  run each chapter as on Colab, in a stand-in for it
 #   make lab      JupyterLab on the notebooks
 #   make serve    the site at http://localhost:8000
 #   make student  the notebooks without solutions: _build/student
@@ -15,7 +16,7 @@ JOBS   ?= 2
 BIN    := .venv/bin
 
 .DEFAULT_GOAL := book
-.PHONY: book test check-site lab serve student pdf clean distclean environment lint
+.PHONY: book test check-site check-colab lab serve student pdf clean distclean environment lint
 
 environment:
 	@$(PYTHON) tools/environment.py
@@ -28,6 +29,9 @@ test: environment lint
 
 check-site: book
 	@$(BIN)/python tools/check_site.py --jobs $(JOBS)
+
+check-colab: environment
+	@$(BIN)/python tools/colab_check.py
 
 lint: environment
 	@$(BIN)/ruff check .

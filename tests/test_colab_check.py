@@ -12,6 +12,8 @@ from tools.setup_cell import SETUP_CELL
 TEMPLATE = build.ROOT / "tools" / "template.ipynb"
 # The packages of data are large: here they are seen like the rest, and `make check-colab` installs them too.
 ABSENT = {"posgeom"}
+# One worker builds the wheel, once.
+pytestmark = pytest.mark.xdist_group("colab")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from tools import build
+from tools import build, colab_check
 
 ROOT = build.ROOT
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -34,6 +34,37 @@ def test_commands_are_those_of_the_repository(path):
     assert set(re.findall(r"\bmake ([a-z-]+)", run)) <= targets
     for script in re.findall(r"\btools/\w+\.py", run):
         assert (ROOT / script).is_file()
+
+
+def test_a_push_is_tested_with_a_browser_and_as_on_colab():
+    book = yaml.safe_load((ROOT / ".github" / "workflows" / "book.yml").read_text(encoding="utf-8"))
+    # YAML reads the key `on` as true.
+    assert "push" in book[True]
+    run = {
+        name: [step["run"] for step in job["steps"] if "run" in step] for name, job in book["jobs"].items()
+    }
+    assert run["test"] == ["chromium --version", "make test"]
+    assert run["colab"] == ["make check-colab"]
+
+
+def test_colab_runs_weekly_in_its_own_image_with_options_that_the_check_has(capsys):
+    path = ROOT / ".github" / "workflows" / "colab.yml"
+    (trigger,) = yaml.safe_load(path.read_text(encoding="utf-8"))[True]["schedule"]
+    assert re.fullmatch(r"\d+ \d+ \* \* [0-6]", trigger["cron"])
+    (command,) = [step["run"] for step in steps(path) if "docker run" in step.get("run", "")]
+    assert "us-docker.pkg.dev/colab-images/public/runtime" in command
+    (options,) = re.findall(r"colab_check\.py ([^\"]*)\"", command)
+    with pytest.raises(SystemExit):
+        colab_check.main([*options.split(), "--help"])
+    assert options in capsys.readouterr().out
+    pins = (ROOT / "requirements.txt").read_text(encoding="utf-8").split()
+    assert set(re.findall(r"\S+==\S+", command)) <= set(pins)
+
+
+def test_dependabot_looks_after_actions_and_packages():
+    path = ROOT / ".github" / "dependabot.yml"
+    updates = yaml.safe_load(path.read_text(encoding="utf-8"))["updates"]
+    assert {update["package-ecosystem"] for update in updates} == {"github-actions", "pip"}
 
 
 def test_one_workflow_publishes_what_was_tested_and_one_opens_an_issue_when_colab_fails():
