@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -13,6 +14,8 @@ import pytest
 from tools import build
 
 ROOT = build.ROOT
+# No test needs a hub, and a library that finds none tries again for half a minute. It reads this when imported.
+os.environ["HF_HUB_OFFLINE"] = "1"
 # What takes minutes, and is made once.
 MADE_ONCE = {"runs", "variants", "site"}
 
