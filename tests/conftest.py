@@ -14,7 +14,7 @@ import pytest
 from tools import build
 
 ROOT = build.ROOT
-# No test needs a hub, and a library that finds none tries again for half a minute. It reads this when imported.
+# No test needs a hub; a library that finds none tries again for half a minute. It reads this when imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
 # What takes minutes, and is made once.
 MADE_ONCE = {"runs", "variants", "site"}
@@ -57,6 +57,16 @@ def site(book: build.Book, runs: dict[str, build.Run]) -> Path:
     if failed:
         pytest.fail(f"no site: {', '.join(failed)} did not run", pytrace=False)
     return build.build_site(book, say=lambda line: None)
+
+
+@pytest.fixture
+def one_thread():
+    """torch on one thread: what it adds up does not depend on the machine's cores then."""
+    torch = pytest.importorskip("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -35,20 +35,14 @@ from posgeom.corpora import Corpus, load_corpus  # noqa: E402
 from posgeom.distances import euclidean_distances  # noqa: E402
 from tools import make_accuracy_results  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 N, D = 8, 16
 SMALL = Budget(
     n=N, vocab_size=40, d=D, heads=4, batch=16, order_steps=12, sentiment_steps=6, warm_up=2,
     validation=20, test=40, learning_rates=(1e-3, 1e-2), seeds=(1, 2),
 )  # fmt: skip
 WORDS = "the a cat dog bird saw heard chased big small old red house tree and or with near over under".split()
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def made_up(count: int = 400, seed: int = 0) -> Corpus:

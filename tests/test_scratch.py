@@ -16,16 +16,10 @@ from posgeom.distances import euclidean_distances  # noqa: E402
 from posgeom.monotonicity import violation_rate  # noqa: E402
 from posgeom.scratch import TASKS, Labelled, Recipe, batches, labelled, learn, load_results  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CLS, SEP = 101, 102
 SMALL = Recipe(layers=1, d=8, heads=2, dropout=0.0, steps=20, batch=16, track_every=10)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def corpus(count: int = 300, n: int = 12, seed: int = 0) -> Labelled:

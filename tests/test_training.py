@@ -25,17 +25,11 @@ from posgeom.training import (
     whole_law,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 TASK = a_before_b(4, 3)
 CONFIG = EncoderConfig(vocab_size=3, n=4, d=8, heads=2, readout="mean", outputs=2, dropout=0.2)
 TRACKERS = {"gap": min_pairwise_distance, "violations": violation_rate}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def run(model: nn.Module, **options):
