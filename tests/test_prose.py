@@ -70,11 +70,6 @@ def test_each_attribute_in_the_notation_exists():
         assert hasattr(kind, name) or name in kind.__annotations__, (owner, name)
 
 
-def test_no_symbol_of_the_notation_has_two_meanings():
-    symbols = re.findall(r"^\| (\$[^|]+\$) \|", text_of("book/notation.md"), re.M)
-    assert len(symbols) > 20 and len(symbols) == len(set(symbols))
-
-
 def test_each_corpus_of_the_table_can_be_asked_for():
     from posgeom.corpora import CORPORA
 
