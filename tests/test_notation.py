@@ -24,7 +24,7 @@ def test_each_symbol_of_the_book_is_on_the_notation_page_and_nothing_else(used):
 
 def test_the_book_has_many_symbols_and_every_chapter_some(used):
     chapters = {name for name in used if name.startswith("notebooks/")}
-    assert len(chapters) == 12 and all(used[name] for name in chapters)
+    assert len(chapters) >= 12 and all(used[name] for name in chapters)
     assert {r"\mu", "d_{H}", r"\hat{\mu}", r"P_{\infty}", "F"} <= set().union(*used.values())
     # From the claims, which the page of verdicts is made of.
     assert r"\Delta" in used["book/verdicts"]
