@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from posgeom import __version__
@@ -31,6 +31,7 @@ examples:
   posgeom stress reviews.csv --json > report.json   every number
   zcat dump.jsonl.gz | posgeom stress - --format jsonl --column body
   posgeom stress hf:stanfordnlp/imdb:text -n 254
+  posgeom stress dump.jsonl.gz --dask tcp://10.0.0.1:8786
   posgeom compare reviews.csv news.csv
   posgeom compare reviews.csv --tokenizer bert-base-uncased --tokenizer whitespace
 
@@ -39,7 +40,7 @@ or --column) or .parquet file, the first four also with gzip; a folder of them;
 - for standard input; hf:owner/name:column for a dataset of the Hugging Face hub;
 or one of the book's corpora by name (imdb, rotten_tomatoes, bbc_news, ...).
 
-exit status: 0 done; 1 the corpus, tokenizer or output cannot be used;
+exit status: 0 done; 1 the corpus, tokenizer, cluster or output cannot be used;
 2 wrong usage; 130 interrupted (with --html, the counts so far are kept)."""
 
 
@@ -69,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ImportError, MemoryError) as error:
         if debug:
             traceback.print_exc()
-        _fail(_in_one_line(error))
+        from posgeom.reading import OUTAGES
+
+        _fail(_in_one_line(error) + (_kept(locals().get("options")) if isinstance(error, OUTAGES) else ""))
         return BAD_DATA
     except Exception as error:
         if debug:
@@ -161,6 +164,11 @@ def _common(parser: argparse.ArgumentParser, *, tokenizers: int) -> None:
         help="keep [CLS] and [SEP], or [SEP] alone (default: drop both)",
     )
     reading.add_argument("--state", metavar="PATH", help="keep the counts here if the run is interrupted")
+    reading.add_argument(
+        "--dask",
+        metavar="ADDRESS",
+        help="tokenise and count on the workers of this Dask scheduler, such as tcp://10.0.0.1:8786",
+    )
 
     measuring = parser.add_argument_group("measuring")
     measuring.add_argument(
@@ -220,15 +228,10 @@ def _stress(options: argparse.Namespace) -> int:
             _settings(options, options.tokenizer),
             jobs=_jobs(options),
             state=state,
+            dask=options.dask,
             progress=progress,
         )
-    if options.html:
-        report.write(options.html, report.as_html(diagnosis))
-    if options.json:
-        print(json.dumps(diagnosis.as_dict(), indent=1))
-    else:
-        sys.stdout.write(report.as_text(diagnosis))
-    return OK
+    return _print(options, diagnosis, report.as_text, report.as_html)
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -252,15 +255,10 @@ def _compare(options: argparse.Namespace) -> int:
             (_settings(options, tokenizers[0]), _settings(options, tokenizers[-1])),
             jobs=_jobs(options),
             states=states,
+            dask=options.dask,
             progress=progress,
         )
-    if options.html:
-        report.write(options.html, report.contrast_as_html(found))
-    if options.json:
-        print(json.dumps(found.as_dict(), indent=1))
-    else:
-        sys.stdout.write(report.contrast_as_text(found))
-    return OK
+    return _print(options, found, report.contrast_as_text, report.contrast_as_html)
 
 
 def _settings(options: argparse.Namespace, tokenizer: str):
@@ -277,6 +275,16 @@ def _jobs(options: argparse.Namespace) -> int:
 
 
 # --- output ---------------------------------------------------------------------------------------------
+
+
+def _print(options: argparse.Namespace, found, as_text: Callable, as_html: Callable) -> int:
+    """The report, in the forms that were asked for."""
+    from posgeom import report
+
+    if options.html:
+        report.write(options.html, as_html(found))
+    sys.stdout.write(json.dumps(found.as_dict(), indent=1) + "\n" if options.json else as_text(found))
+    return OK
 
 
 def _state(options: argparse.Namespace) -> Path | None:

@@ -97,6 +97,7 @@ def contrast(
     *,
     jobs: int = 1,
     states: tuple[Path, Path] | None = None,
+    dask: str | None = None,
     progress: Progress | None = None,
 ) -> Contrast:
     """Diagnose two corpora at the same number of positions and set their numbers side by side.
@@ -109,7 +110,7 @@ def contrast(
     settings
         one :class:`~posgeom.diagnostic.Settings` each, with the same ``n``. Where that is ``None``, n is the
         smaller of the two that would be chosen.
-    jobs, states, progress
+    jobs, states, dask, progress
         as for ``diagnose``, a state for each.
 
     Raises
@@ -124,7 +125,7 @@ def contrast(
     states = states or (None, None)
     with states_of_this_run(*states):
         readers = [
-            read_corpus(corpus, settings[k], states[k], _labelled(progress, k))
+            read_corpus(corpus, settings[k], states[k], _labelled(progress, k), dask)
             for k, corpus in enumerate((first, second))
         ]
         n = choose_n(readers, settings[0])

@@ -242,6 +242,7 @@ def diagnose(
     *,
     jobs: int = 1,
     state: str | os.PathLike | None = None,
+    dask: str | None = None,
     progress: Progress | None = None,
     **changes,
 ) -> Diagnosis:
@@ -264,6 +265,8 @@ def diagnose(
     state
         a file that holds the counts so far, written now and then and when the run is interrupted; if it
         exists, the run goes on from there. Deleted at the end.
+    dask
+        address of a Dask scheduler whose workers tokenise and count; nothing in the diagnosis depends on it.
     progress
         called with a stage in words, the share done (``None``: not known) and the number of texts read.
 
@@ -273,11 +276,13 @@ def diagnose(
         for a corpus that cannot be read or has too little in it.
     ValueError
         for a setting, a tokenizer or a state that cannot be used.
+    ClusterError
+        for a Dask cluster that cannot be used (:func:`posgeom.counting.on_cluster`).
     """
     settings = _settings(settings, changes)
     progress = progress or (lambda stage, share, texts: None)
     with states_of_this_run(state):
-        reader = read_corpus(corpus, settings, state, progress)
+        reader = read_corpus(corpus, settings, state, progress, dask)
         n = choose_n([reader], settings)
         return measure(reader, settings, n, jobs, progress)
 

@@ -10,17 +10,19 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from posgeom import checks
 from posgeom.corpus_files import CorpusError
-from posgeom.tally import CANDIDATES, Tally, digests
+from posgeom.counting import ClusterError, Counting, on_cluster, on_this_machine
+from posgeom.tally import CANDIDATES, Layout, Part, Tally, digests
 from posgeom.text_sources import HubError, TextSource
 from posgeom.tokenisation import Tokenisation, open_tokenizer
 from posgeom.tokens import CLS, SEP, SPECIAL_TOKENS
@@ -41,6 +43,8 @@ __all__ = [
 BATCH_TEXTS = 1024
 BATCH_CHARACTERS = 1 << 21
 STATE_SECONDS = 20.0
+# What fails from outside is no fault of the texts: what is counted is kept.
+OUTAGES = (HubError, ClusterError)
 LEAST_POSITIONS = 3
 LARGEST_N = 8192
 FEWEST_SHUFFLES = 19
@@ -161,7 +165,7 @@ def states_of_this_run(*states: str | os.PathLike | None):
     fresh = [path for path in paths if not path.exists()]
     try:
         yield
-    except HubError:
+    except OUTAGES:
         raise
     except Exception:
         for path in fresh:
@@ -181,11 +185,21 @@ class Reader:
     dropped: int
 
 
-def read_corpus(corpus, settings: Settings, state: str | os.PathLike | None, progress: Progress) -> Reader:
+def read_corpus(
+    corpus,
+    settings: Settings,
+    state: str | os.PathLike | None,
+    progress: Progress,
+    dask: str | None = None,
+) -> Reader:
     """Read and count all of a corpus, going on from ``state`` where that file exists.
 
+    It is tokenised and counted here, or by the workers of the Dask scheduler at the address ``dask``; the
+    counts are the same.
+
     ``CorpusError`` for a corpus without two different texts, and as TextSource; ``ValueError`` for a
-    tokenizer that cannot be had, and for a state of another run.
+    tokenizer that cannot be had, and for a state of another run; ``ClusterError`` as
+    :func:`posgeom.counting.on_cluster`.
     """
     tokens = open_tokenizer(settings.tokenizer)
     before, after = special_ids_around(tokens, settings.special_tokens)
@@ -199,13 +213,14 @@ def read_corpus(corpus, settings: Settings, state: str | os.PathLike | None, pro
         split=settings.split,
         whole_files=settings.whole_files,
     )
-    tally = Tally(
+    layout = Layout(
         CANDIDATES if room is None else (room,),
         settings.groups,
         tokens.vocab_size,
         special_ids=tokens.special_ids,
         unknown_id=tokens.unknown_id,
     )
+    tally = Tally(layout)
     about = {
         "corpus": source.name,
         "column": settings.column,
@@ -222,7 +237,9 @@ def read_corpus(corpus, settings: Settings, state: str | os.PathLike | None, pro
         done = beside["read"]
         reader.dropped = beside["dropped"]
         tokens.known_words(beside["words"])
-    _count(reader, settings, done, state, about, progress)
+    counting = on_this_machine(tokens, layout) if dask is None else on_cluster(dask, tokens, layout)
+    with counting as counter:
+        _count(reader, settings, counter, done, state, about, progress)
     if tally.texts == 0:
         blank = f" ({source.blank} are blank)" if source.blank else ""
         raise CorpusError(f"{source.name} is an empty corpus: it holds no text{blank}")
@@ -236,9 +253,19 @@ def read_corpus(corpus, settings: Settings, state: str | os.PathLike | None, pro
     return reader
 
 
+class _Batch(NamedTuple):
+    """Texts that are being counted."""
+
+    part: Callable[[], Part]
+    texts: list[str]
+    keys: np.ndarray
+    read: int
+
+
 def _count(
     reader: Reader,
     settings: Settings,
+    counting: Counting,
     done: int,
     state: str | os.PathLike | None,
     about: dict,
@@ -248,47 +275,46 @@ def _count(
     source, tokens, tally = reader.source, reader.tokens, reader.tally
     expected, chain = tally.chain, b"\0" * 32
     seen: set[int] = set()
-    read = 0
+    read, submitted = 0, tally.texts
     saved = time.monotonic()
-    waiting: tuple[Future, np.ndarray, int, int] | None = None
+    waiting: deque[_Batch] = deque()
 
-    def settle() -> None:
-        nonlocal waiting, read
-        if waiting is None:
-            return
-        future, keys, texts, repeated = waiting
-        ids = future.result()
-        with _undivided():
-            waiting = None
-            tally.add(ids, keys)
-            read += texts
-            reader.dropped += repeated
+    def settle(left: int) -> None:
+        """Take in the oldest batches until so many are left: whoever counted them, the order is theirs."""
+        nonlocal read
+        while len(waiting) > left:
+            batch = waiting[0]
+            part = batch.part()
+            with _undivided():
+                waiting.popleft()
+                tally.add(part, batch.keys)
+                tokens.learn(batch.texts)
+                read += batch.read
+                reader.dropped += batch.read - len(batch.texts)
+            progress("reading", source.done, read)
 
     def save() -> None:
         beside = {"read": read, "dropped": reader.dropped, "words": tokens.words}
         tally.save(state, about, beside)
 
-    # While one batch is counted, the next one is read and the one between is tokenised.
-    pool = ThreadPoolExecutor(1)
     try:
-        for batch in _batches(source):
-            keys, texts = digests(batch), len(batch)
+        for texts in _batches(source):
+            keys, size = digests(texts), len(texts)
             if settings.deduplicate:
-                batch, keys = _new(batch, keys, seen)
+                texts, keys = _new(texts, keys, seen)
             if read < done:
                 chain = Tally.chained(chain, keys)
-                read += texts
+                read += size
                 if read > done or (read == done and chain != expected):
                     raise ValueError(
                         f"{os.fspath(state)} was written for another content of {source.name}: delete it to "
                         "start anew"
                     )
                 continue
-            settle()
-            waiting = (pool.submit(tokens.ids, batch), keys, texts, texts - len(batch))
-            progress("reading", source.done, read)
+            settle(counting.ahead - 1)
+            waiting.append(_Batch(counting.submit(texts, submitted), texts, keys, size))
+            submitted += len(texts)
             if state is not None and time.monotonic() - saved > STATE_SECONDS:
-                settle()
                 save()
                 saved = time.monotonic()
         if read < done:
@@ -296,18 +322,15 @@ def _count(
                 f"{os.fspath(state)} counts {done:,} texts, but {source.name} holds {read:,}: delete it to "
                 "start anew"
             )
-        settle()
+        settle(0)
         progress("reading", 1.0, read)
         if state is not None:
             save()
     except BaseException as error:
-        # An interruption, or a hub that fails, is no fault of the texts: what is counted is kept.
-        faultless = isinstance(error, HubError) or not isinstance(error, Exception)
-        if state is not None and faultless and read > done:
+        interrupted = isinstance(error, OUTAGES) or not isinstance(error, Exception)
+        if state is not None and interrupted and read > done:
             save()
         raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
@@ -373,7 +396,7 @@ def choose_n(readers: list[Reader], settings: Settings) -> int:
     choices = []
     for reader in readers:
         tally, name = reader.tally, reader.source.name
-        texts = np.array([tally.texts_of(n).sum() for n in tally.lengths])
+        texts = np.array([tally.texts_of(n).sum() for n in tally.layout.lengths])
         if settings.n is None:
             enough = max(2, math.ceil(tally.texts / 2))
             reached = np.flatnonzero(texts >= enough)
@@ -382,7 +405,7 @@ def choose_n(readers: list[Reader], settings: Settings) -> int:
                     f"{name}: fewer than half of the {tally.texts:,} texts have {LEAST_POSITIONS} tokens, "
                     "too few to have an order; choose a tokenizer with shorter tokens, or longer texts"
                 )
-            choices.append(tally.lengths[reached[-1]])
+            choices.append(tally.layout.lengths[reached[-1]])
         else:
             if texts[0] == 0:
                 raise CorpusError(
@@ -394,7 +417,7 @@ def choose_n(readers: list[Reader], settings: Settings) -> int:
                     f"{name}: one text only reaches position {settings.n - 1} (n = {settings.n}), and one "
                     "text has no distribution of words at a position; choose a smaller n"
                 )
-            choices.append(tally.lengths[0])
+            choices.append(tally.layout.lengths[0])
     return min(choices)
 
 
@@ -415,7 +438,7 @@ def what_was_read(reader: Reader, settings: Settings) -> Reading:
         special=tally.specials,
         longest=tally.longest,
         median_length=int(np.searchsorted(lengths, (tally.texts + 1) // 2)),
-        reaching=tally.reaching(max(tally.lengths)),
+        reaching=tally.reaching(max(tally.layout.lengths)),
         digest=tally.chain.hex(),
         tokenizer=tokens.name,
         tokenizer_digest=tokens.fingerprint,

@@ -12,6 +12,7 @@ import json
 import os
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +21,11 @@ from scipy import sparse
 from posgeom import checks
 from posgeom.positions import PositionalCounts
 
-__all__ = ["CANDIDATES", "DistinctTexts", "Tally", "counts_digest", "digests"]
+__all__ = ["CANDIDATES", "DistinctTexts", "Layout", "Part", "Tally", "counts_digest", "digests"]
 
 CANDIDATES = (3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256)
 LENGTHS_KEPT = 1 << 15
-BLOCK_TOKENS = 1 << 21
+BLOCK_CELLS = 1 << 21
 FORMAT = 1
 NUMBERS = ("texts", "tokens", "specials", "unknowns", "longest")
 
@@ -94,10 +95,11 @@ class DistinctTexts:
         return keys if self.bits == 0 else keys[keys < self._limit]
 
 
-class Tally:
-    """Counts by length of text, group of texts and position, and what else a report tells of a corpus.
+@dataclass(frozen=True)
+class Layout:
+    """Where a token is counted: by length of its text, group of its text, and position.
 
-    Parameters
+    Attributes
     ----------
     lengths
         the candidates for n, ascending: a text counts towards the largest one that it reaches.
@@ -109,34 +111,32 @@ class Tally:
         tokens to be counted on the side.
     """
 
-    def __init__(
-        self,
-        lengths: Sequence[int],
-        groups: int,
-        vocab_size: int,
-        *,
-        special_ids: Sequence[int] = (),
-        unknown_id: int | None = None,
-    ) -> None:
-        self.lengths = tuple(checks.positive_int(length, "lengths") for length in lengths)
-        if not self.lengths or any(a >= b for a, b in zip(self.lengths, self.lengths[1:], strict=False)):
-            raise ValueError(f"lengths must ascend and hold at least one, not {lengths!r}")
-        self.groups = checks.positive_int(groups, "groups")
-        self.vocab_size = checks.positive_int(vocab_size, "vocab_size")
-        self.special_ids = tuple(number for number in special_ids if number != unknown_id)
-        self.unknown_id = unknown_id
-        self.texts = self.tokens = self.specials = self.unknowns = self.longest = 0
-        self.members = np.zeros((len(self.lengths), self.groups), np.int64)
-        self.by_length = np.zeros(1, np.int64)
-        self.distinct = DistinctTexts()
-        self.chain = b"\0" * 32
-        self._first_row = np.concatenate([[0], np.cumsum(np.repeat(self.lengths, self.groups))])
-        self._counts = sparse.csr_matrix((int(self._first_row[-1]), self.vocab_size), dtype=np.int64)
-        self._waiting: list[tuple[np.ndarray, np.ndarray]] = []
-        self._waiting_tokens = 0
+    lengths: tuple[int, ...]
+    groups: int
+    vocab_size: int
+    special_ids: tuple[int, ...] = ()
+    unknown_id: int | None = None
 
-    def add(self, ids: Sequence[np.ndarray], keys: np.ndarray) -> None:
-        """Count a batch: the ids of each text, and its digest (:func:`digests`).
+    def __post_init__(self) -> None:
+        for length in self.lengths:
+            checks.positive_int(length, "lengths")
+        if not self.lengths or any(a >= b for a, b in zip(self.lengths, self.lengths[1:], strict=False)):
+            raise ValueError(f"lengths must ascend and hold at least one, not {self.lengths!r}")
+        checks.positive_int(self.groups, "groups")
+        checks.positive_int(self.vocab_size, "vocab_size")
+
+    @property
+    def first_row(self) -> np.ndarray:
+        """The row of position 0 for each pair of a length and a group, and the number of rows at the end."""
+        return np.concatenate([[0], np.cumsum(np.repeat(self.lengths, self.groups))])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the counts: a row for each length, group and position, a column for each word."""
+        return int(self.first_row[-1]), self.vocab_size
+
+    def count(self, ids: Sequence[np.ndarray], first: int) -> Part:
+        """Count consecutive texts from the ids of each, the first of them being text ``first`` of the stream.
 
         ``ValueError`` for an id outside the vocabulary.
         """
@@ -144,29 +144,85 @@ class Tally:
         flat = np.concatenate([np.empty(0, np.int32), *ids])
         if flat.size and (flat.min() < 0 or flat.max() >= self.vocab_size):
             where = int(np.argmax((flat < 0) | (flat >= self.vocab_size)))
-            text = self.texts + int(np.searchsorted(np.cumsum(lengths), where, side="right"))
+            text = first + int(np.searchsorted(np.cumsum(lengths), where, side="right"))
             raise ValueError(
                 f"text {text}: the tokenizer gives the id {flat[where]}, which is outside its vocabulary, "
                 f"0 … {self.vocab_size - 1}"
             )
-        group = (self.texts + np.arange(len(lengths))) % self.groups
+        group = (first + np.arange(len(lengths))) % self.groups
         # Texts shorter than the least candidate are in no class: -1.
         size = np.searchsorted(self.lengths, lengths, side="right") - 1
         counted = size >= 0
-        np.add.at(self.members, (size[counted], group[counted]), 1)
-        self._count(flat, lengths, size * self.groups + group, size)
-        self.by_length = _longer_sum(
-            self.by_length, np.bincount(np.minimum(lengths, LENGTHS_KEPT), minlength=1)
+        members = np.zeros((len(self.lengths), self.groups), np.int64)
+        np.add.at(members, (size[counted], group[counted]), 1)
+
+        starts = np.cumsum(lengths) - lengths
+        positions = np.arange(flat.size) - np.repeat(starts, lengths)
+        inside = positions < np.repeat(np.where(counted, np.array(self.lengths)[size], 0), lengths)
+        row = self.first_row[np.maximum(size * self.groups + group, 0)]
+        rows = np.repeat(row, lengths)[inside] + positions[inside]
+        special = [number for number in self.special_ids if number != self.unknown_id]
+        return Part(
+            first=first,
+            texts=len(lengths),
+            tokens=flat.size,
+            longest=int(lengths.max(initial=0)),
+            unknowns=0 if self.unknown_id is None else int(np.count_nonzero(flat == self.unknown_id)),
+            specials=int(np.isin(flat, special).sum()) if special else 0,
+            members=members,
+            by_length=np.bincount(np.minimum(lengths, LENGTHS_KEPT), minlength=1),
+            cells=_summed(rows, flat[inside], np.ones(len(rows), np.int64), self.shape).tocoo(),
         )
-        self.texts += len(lengths)
-        self.tokens += int(lengths.sum())
-        self.longest = max(self.longest, int(lengths.max(initial=0)))
-        if self.unknown_id is not None:
-            self.unknowns += int(np.count_nonzero(flat == self.unknown_id))
-        if self.special_ids:
-            self.specials += int(np.isin(flat, self.special_ids).sum())
+
+
+@dataclass(frozen=True)
+class Part:
+    """What consecutive texts add to a tally: small enough to travel, and it knows its place in the stream."""
+
+    first: int
+    texts: int
+    tokens: int
+    longest: int
+    unknowns: int
+    specials: int
+    members: np.ndarray
+    by_length: np.ndarray
+    cells: sparse.coo_matrix
+
+
+class Tally:
+    """Counts by length of text, group of texts and position, and what else a report tells of a corpus."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.texts = self.tokens = self.specials = self.unknowns = self.longest = 0
+        self.members = np.zeros((len(layout.lengths), layout.groups), np.int64)
+        self.by_length = np.zeros(1, np.int64)
+        self.distinct = DistinctTexts()
+        self.chain = b"\0" * 32
+        self._counts = sparse.csr_matrix(layout.shape, dtype=np.int64)
+        self._waiting: list[sparse.coo_matrix] = []
+
+    def add(self, part: Part, keys: np.ndarray) -> None:
+        """Take in the part that follows, and the digest of each of its texts (:func:`digests`).
+
+        ``ValueError`` for a part that does not follow: no text is counted twice or left out.
+        """
+        if part.first != self.texts or part.texts != len(keys):
+            raise ValueError(
+                f"the part of {part.texts} texts from text {part.first} with {len(keys)} digests does not "
+                f"follow the {self.texts} texts that are counted"
+            )
+        for name in ("texts", "tokens", "specials", "unknowns"):
+            setattr(self, name, getattr(self, name) + getattr(part, name))
+        self.longest = max(self.longest, part.longest)
+        self.members += part.members
+        self.by_length = _longer_sum(self.by_length, part.by_length)
         self.distinct.add(keys[:, 0])
         self.chain = self.chained(self.chain, keys)
+        self._waiting.append(part.cells)
+        if sum(cells.nnz for cells in self._waiting) >= BLOCK_CELLS:
+            self._settle()
 
     @staticmethod
     def chained(chain: bytes, keys: np.ndarray) -> bytes:
@@ -189,40 +245,30 @@ class Tally:
     def balanced(self, n: int) -> list[sparse.csr_matrix]:
         """Counts of the first n tokens of every text that has n: ``(n, V)`` CSR for each group."""
         self._settle()
-        first = self._class_of(n)
+        first, layout = self._class_of(n), self.layout
         parts = []
-        for group in range(self.groups):
-            total = sparse.csr_matrix((n, self.vocab_size), dtype=np.int64)
-            for size in range(first, len(self.lengths)):
-                row = self._first_row[size * self.groups + group]
+        for group in range(layout.groups):
+            total = sparse.csr_matrix((n, layout.vocab_size), dtype=np.int64)
+            for size in range(first, len(layout.lengths)):
+                row = layout.first_row[size * layout.groups + group]
                 total = total + self._counts[row : row + n]
             parts.append(total)
         return parts
 
     def _class_of(self, n: int) -> int:
-        if n not in self.lengths:
-            raise ValueError(f"n = {n} was not a candidate: they are {', '.join(map(str, self.lengths))}")
-        return self.lengths.index(n)
-
-    def _count(self, flat: np.ndarray, lengths: np.ndarray, cell: np.ndarray, size: np.ndarray) -> None:
-        starts = np.cumsum(lengths) - lengths
-        positions = np.arange(flat.size) - np.repeat(starts, lengths)
-        kept = np.where(size >= 0, np.array(self.lengths)[size], 0)
-        inside = positions < np.repeat(kept, lengths)
-        rows = self._first_row[np.maximum(cell, 0)].repeat(lengths)[inside] + positions[inside]
-        self._waiting.append((rows.astype(np.int32), flat[inside].astype(np.int32)))
-        self._waiting_tokens += len(rows)
-        if self._waiting_tokens >= BLOCK_TOKENS:
-            self._settle()
+        lengths = self.layout.lengths
+        if n not in lengths:
+            raise ValueError(f"n = {n} was not a candidate: they are {', '.join(map(str, lengths))}")
+        return lengths.index(n)
 
     def _settle(self) -> None:
-        if not self._waiting:
-            return
-        rows = np.concatenate([rows for rows, _ in self._waiting])
-        words = np.concatenate([words for _, words in self._waiting])
-        self._waiting, self._waiting_tokens = [], 0
-        block = sparse.coo_matrix((np.ones(len(rows), np.int64), (rows, words)), shape=self._counts.shape)
-        self._counts = self._counts + block.tocsr()
+        if self._waiting:
+            rows, words, times = (
+                np.concatenate([getattr(cells, name) for cells in self._waiting])
+                for name in ("row", "col", "data")
+            )
+            self._waiting = []
+            self._counts = self._counts + _summed(rows, words, times, self.layout.shape)
 
     # The state of an interrupted run
 
@@ -236,9 +282,9 @@ class Tally:
         numbers = {name: getattr(self, name) for name in NUMBERS}
         meta = numbers | {
             "format": FORMAT,
-            "lengths": self.lengths,
-            "groups": self.groups,
-            "vocab_size": self.vocab_size,
+            "lengths": self.layout.lengths,
+            "groups": self.layout.groups,
+            "vocab_size": self.layout.vocab_size,
             "chain": self.chain.hex(),
             "distinct_bits": self.distinct.bits,
             "about": about,
@@ -274,7 +320,8 @@ class Tally:
             meta = json.loads(arrays.pop("meta").tobytes())
             same = meta["format"] == FORMAT and meta["about"] == json.loads(json.dumps(about))
             shape = (tuple(meta["lengths"]), meta["groups"], meta["vocab_size"])
-            if same and shape == (self.lengths, self.groups, self.vocab_size):
+            layout = self.layout
+            if same and shape == (layout.lengths, layout.groups, layout.vocab_size):
                 self._counts = sparse.csr_matrix(
                     (arrays["data"], arrays["indices"], arrays["indptr"]), shape=self._counts.shape
                 )
@@ -294,6 +341,12 @@ class Tally:
             f"{os.fspath(path)} belongs to a run with another {' and '.join(differs)}: delete it to start "
             "anew, or repeat that run"
         )
+
+
+def _summed(
+    rows: np.ndarray, words: np.ndarray, times: np.ndarray, shape: tuple[int, int]
+) -> sparse.csr_matrix:
+    return sparse.coo_matrix((times, (rows, words)), shape=shape).tocsr()
 
 
 def counts_digest(counts: PositionalCounts) -> str:

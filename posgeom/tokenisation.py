@@ -18,6 +18,7 @@ __all__ = ["WHITESPACE", "Tokenisation", "open_tokenizer"]
 WHITESPACE = "whitespace"
 # Words get numbers by a hash, so that any two parts of a corpus number them alike without a common list.
 WHITESPACE_BINS = 1 << 22
+WORDS_KEPT = 1 << 16
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -65,7 +66,7 @@ class Tokenisation:
     def ids(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Token ids of each text, without special tokens around it, one array a text."""
         if self.tokenizer is None:
-            return [self._hashed(text) for text in texts]
+            return [np.array([_bin(word) for word in text.split()], dtype=np.int32) for text in texts]
         return [
             np.array(encoding.ids, dtype=np.int32)
             for encoding in self._encode_all(list(texts), add_special_tokens=False)
@@ -86,14 +87,19 @@ class Tokenisation:
         """Take over what :attr:`words` of an earlier run gave."""
         self._words |= {int(number): word for number, word in words.items()}
 
-    def _hashed(self, text: str) -> np.ndarray:
-        words = text.split()
-        ids = [zlib.crc32(word.encode("utf-8", "surrogatepass")) % WHITESPACE_BINS for word in words]
-        # Names are kept for the words at the beginning, which is what a report quotes.
-        for number, word in zip(ids[:1], words[:1], strict=True):
-            if len(self._words) < 1 << 16:
-                self._words.setdefault(number, word)
-        return np.array(ids, dtype=np.int32)
+    def learn(self, texts: Sequence[str]) -> None:
+        """Keep names for the words of white space that begin a text, which is what a report quotes."""
+        if self.tokenizer is not None:
+            return
+        for text in texts:
+            if len(self._words) == WORDS_KEPT:
+                return
+            for word in text.split(maxsplit=1)[:1]:
+                self._words.setdefault(_bin(word), word)
+
+
+def _bin(word: str) -> int:
+    return zlib.crc32(word.encode("utf-8", "surrogatepass")) % WHITESPACE_BINS
 
 
 def open_tokenizer(name: str | os.PathLike) -> Tokenisation:

@@ -25,6 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if MADE_ONCE & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group("book"))
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("cluster"))
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +39,15 @@ def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
             print(text, file=sys.stderr, flush=True)
 
     return line
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A Dask cluster of two worker processes on this machine; a worker that dies is replaced."""
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0") as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

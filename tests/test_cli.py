@@ -13,6 +13,7 @@ import pty
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -167,6 +168,17 @@ def test_the_hub_s_library_gives_the_same_report(tmp_path, plain, capsys):
         "stress", f"hf:{tmp_path}:text", "--json", "--tokenizer", "whitespace", capsys=capsys
     )
     assert status == 0 and numbers(out) == plain
+
+
+def test_a_cluster_gives_the_same_report(cluster, tmp_path, plain, capsys):
+    path = write(tmp_path / "corpus.csv.gz", as_csv(TEXTS))
+    there = ["--dask", cluster.scheduler_address]
+    status, out, err = run("stress", path, *there, "--json", "--tokenizer", "whitespace", capsys=capsys)
+    assert (status, err) == (0, "")
+    assert numbers(out) == plain
+    both = ["compare", path, path, "--json", "--tokenizer", "whitespace"]
+    reports = [run(*both, *options, capsys=capsys) for options in ([], there)]
+    assert reports[0] == reports[1] and reports[0][0] == 0
 
 
 def test_whole_files_are_texts(tmp_path, plain, capsys):
@@ -353,6 +365,45 @@ def test_an_interrupted_run_goes_on_and_counts_no_text_twice(number, status, tmp
     whole, _ = process.communicate("\n".join(LONG).encode())
     assert json.loads(out) == json.loads(whole)
     assert json.loads(out)["read"]["texts"] == len(LONG)
+
+
+def dask(*arguments) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dask", *map(str, arguments), "--no-dashboard"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+
+
+def test_a_scheduler_that_goes_leaves_the_counts(tmp_path):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+    texts = LONG * 4
+    command = ["stress", "-", "--tokenizer", "whitespace", "--json"]
+    scheduler = dask("scheduler", "--host", "127.0.0.1", "--port", address.rpartition(":")[2])
+    worker = dask("worker", address, "--nthreads", "1", "--no-nanny")
+    try:
+        process = child(*command, "--state", tmp_path / "state", "--dask", address, stdin=subprocess.PIPE)
+        feed(process, texts[:20_000])
+        scheduler.kill()
+        out, err = process.communicate("\n".join(texts[20_000:]).encode())
+    finally:
+        for helper in (scheduler, worker):
+            helper.kill()
+            helper.wait()
+    assert (process.returncode, out) == (1, b"")
+    gone = f"posgeom: the scheduler at {address} has gone; the counts so far are in {tmp_path / 'state'}: "
+    assert err.decode() == gone + "the same command goes on from there\n"
+
+    reports = []
+    for state in (["--state", tmp_path / "state"], []):
+        process = child(*command, *state, stdin=subprocess.PIPE)
+        out, _ = process.communicate("\n".join(texts).encode())
+        assert process.returncode == 0 and json.loads(out)["read"]["texts"] == len(texts)
+        reports.append(out)
+    assert reports[0] == reports[1] and not (tmp_path / "state").exists()
 
 
 def interrupted(tmp_path) -> list:

@@ -27,7 +27,7 @@ from posgeom.positions import PositionalCounts
 from posgeom.printing import printable
 from posgeom.reading import Settings
 from posgeom.stress import stress
-from posgeom.tally import CANDIDATES, DistinctTexts, Tally, counts_digest, digests
+from posgeom.tally import CANDIDATES, DistinctTexts, Layout, Tally, counts_digest, digests
 from posgeom.tokenisation import open_tokenizer
 from posgeom.tokens import encode, load_tokenizer
 from tests.corpora_for_tests import arc_law, arc_texts
@@ -52,11 +52,14 @@ def ragged(rng=0, texts=300, longest=40):
 
 
 def tally_of(ids, lengths=(3, 5, 8, 20), groups=4):
-    tally = Tally(lengths, groups, 50)
+    tally = Tally(Layout(lengths, groups, 50))
     for start in range(0, len(ids), 37):
-        part = ids[start : start + 37]
-        tally.add(part, digests([str(text.tolist()) for text in part]))
+        add(tally, ids[start : start + 37])
     return tally
+
+
+def add(tally, ids):
+    tally.add(tally.layout.count(ids, tally.texts), digests([str(text.tolist()) for text in ids]))
 
 
 @pytest.mark.parametrize("n", [3, 5, 8, 20])
@@ -77,26 +80,38 @@ def test_the_texts_that_reach_a_position_by_hand():
 
 def test_counts_do_not_depend_on_how_often_they_are_summed(monkeypatch):
     whole = tally_of(ragged())
-    monkeypatch.setattr("posgeom.tally.BLOCK_TOKENS", 50)
+    monkeypatch.setattr("posgeom.tally.BLOCK_CELLS", 50)
     by_bits = tally_of(ragged())
     for a, b in zip(whole.balanced(8), by_bits.balanced(8), strict=True):
         assert (a != b).nnz == 0
 
 
 def test_an_id_outside_the_vocabulary_names_its_text():
-    tally = Tally((3,), 2, 10)
     texts = [np.array([1, 2]), np.array([], int), np.array([3, 10])]
-    with pytest.raises(ValueError, match="text 2: the tokenizer gives the id 10"):
-        tally.add(texts, digests(["a", "b", "c"]))
+    with pytest.raises(ValueError, match="text 7: the tokenizer gives the id 10"):
+        Layout((3,), 2, 10).count(texts, 5)
+
+
+def test_a_part_has_one_place_in_the_stream():
+    layout, ids = Layout((3, 5, 8, 20), 4, 50), ragged(texts=30)
+    first, second = layout.count(ids[:10], 0), layout.count(ids[10:], 10)
+    keys = digests([str(text.tolist()) for text in ids])
+    tally = Tally(layout)
+    tally.add(first, keys[:10])
+    for part, of in ((first, keys[:10]), (layout.count(ids[20:], 20), keys[20:]), (second, keys[10:29])):
+        with pytest.raises(ValueError, match="does not follow the 10 texts"):
+            tally.add(part, of)
+    tally.add(second, keys[10:])
+    assert tally.texts == 30 and tally.chain == tally_of(ids).chain
 
 
 def test_a_tally_comes_back_from_its_file_and_goes_on(tmp_path):
     ids = ragged()
     half = tally_of(ids[:111])
     half.save(tmp_path / "state", {"corpus": "x"}, {"read": 111})
-    again = Tally((3, 5, 8, 20), 4, 50)
+    again = Tally(half.layout)
     assert again.load(tmp_path / "state", {"corpus": "x"}) == {"read": 111}
-    again.add(ids[111:], digests([str(text.tolist()) for text in ids[111:]]))
+    add(again, ids[111:])
     whole = tally_of(ids)
     assert (again.chain, again.texts, again.tokens) == (whole.chain, whole.texts, whole.tokens)
     assert again.distinct.repeated == whole.distinct.repeated
@@ -108,10 +123,10 @@ def test_a_tally_comes_back_from_its_file_and_goes_on(tmp_path):
 def test_a_state_of_another_run_or_of_nothing_is_refused(tmp_path):
     tally_of(ragged()).save(tmp_path / "state", {"corpus": "x", "n": 5})
     with pytest.raises(ValueError, match="another n: delete it"):
-        Tally((3, 5, 8, 20), 4, 50).load(tmp_path / "state", {"corpus": "x", "n": 6})
+        Tally(Layout((3, 5, 8, 20), 4, 50)).load(tmp_path / "state", {"corpus": "x", "n": 6})
     (tmp_path / "no").write_bytes(b"no state")
     with pytest.raises(ValueError, match="is not the state of a count"):
-        Tally((3, 5, 8, 20), 4, 50).load(tmp_path / "no", {})
+        Tally(Layout((3, 5, 8, 20), 4, 50)).load(tmp_path / "no", {})
 
 
 def test_repetitions_are_counted_exactly_and_then_estimated():
