@@ -95,8 +95,114 @@ def test_a_fault_says_page_width_theme_rule_and_element(faults_of):
     assert {(fault.width, fault.theme) for fault in wide} == {(390, "light"), (390, "dark")}
     assert str(wide[0]).startswith("page (390 px, light): overflow: the page is 7")
     pale = faults_of(*BROKEN["accessibility, of dark alone"][:2])
-    assert {(fault.width, fault.theme) for fault in pale} == {(390, "dark")}
+    assert {(fault.width, fault.theme) for fault in pale} == {(390, "dark"), (1280, "dark")}
     assert all('<p class="pale">' in str(fault) for fault in pale)
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", check_site.WIDTHS)
+@pytest.mark.parametrize("theme", check_site.THEMES)
+def test_what_is_wrong_in_one_width_and_theme_alone_is_seen_there(width, theme, faults_of):
+    screen = "min-width: 1000px) and (max-width: 1500px" if width == 1280 else "max-width: 500px"
+    pale = {"light": "#ccc", "dark": "#333"}[theme]
+    style = f"@media ({screen}) {{html[data-theme={theme}] .it {{color: {pale}; STYLE}}}}"
+    found = faults_of("<p class='it'>pale</p>", f"<style>{style.replace('STYLE', '')}</style>")
+    assert [(fault.width, fault.theme) for fault in found] == [(width, theme)]
+    assert "color-contrast" in found[0].element
+    # A rule that has nothing to do with colours: a list that is no list.
+    style = f"@media ({screen}) {{html[data-theme={theme}] button.it {{display: block}}}}"
+    found = faults_of("<button class='it'></button>", f"<style>button.it {{display: none}}{style}</style>")
+    assert [(fault.width, fault.theme) for fault in found] == [(width, theme)]
+    assert "button-name" in found[0].element
+
+
+DARK_PANEL = "position: absolute; top: 0; left: 0; width: 300px; height: 150px; z-index: -1; background: #222"
+PANEL = f"<div style='position: relative; color: #111; z-index: 0'>TEXT<div style='{DARK_PANEL}'></div></div>"
+CODE = "<div class='highlight'><pre><span class='k'>def</span> <span class='n'>f</span></pre></div>"
+
+# Axe is shown one of all texts that look alike, one of all words of code, and no part of a formula: what only
+# the second of two has must be seen nevertheless.
+HIDDEN_FROM_AXE = {
+    "on another ground": ("<p>a</p><div style='background: #222'><p id='it'>pale</p></div>", "", 'id="it"'),
+    "on a ground over a picture": (
+        "<p>Words</p><div style='background: linear-gradient(red, blue)'>"
+        "<div style='background: #333'><p id='it'>pale</p></div></div>",
+        "",
+        'id="it"',
+    ),
+    "half transparent": ("<p>aa</p><div style='opacity: 0.4'><p id='it'>pale</p></div>", "", 'id="it"'),
+    "over what does not hold it": (
+        f"<p style='color: #111'>a long text</p>{PANEL.replace('TEXT', '<p id=it>on a panel</p>')}",
+        "p {margin: 0}",
+        'id="it"',
+    ),
+    "large and small": (
+        "<h2>large and long</h2><p id='it'>pale</p>",
+        "h2, #it {color: #888} h2 {font-size: 2.5rem}",
+        'id="it"',
+    ),
+    "the longest of its group cannot be seen": (
+        "<div style='color: #ccc'><p style='position: absolute; left: -9999px'>a long one, away</p>"
+        "<p id='it'>here</p></div>",
+        "",
+        'id="it"',
+    ),
+    "a word of code": (
+        f"{CODE * 9}{CODE.replace('>f<', '>f</span><span class=mi>17<')}",
+        ".highlight .mi {color: #ccc}",
+        'class="mi"',
+    ),
+    "a word of code in another box": (
+        f"{CODE * 9}<div class='box'>{CODE.replace('def', 'class')}</div>",
+        ".box .k {color: #ccc}",
+        'class="k"',
+    ),
+    "a formula": (
+        "<p>Let <mjx-container style='color: #ccc'><mjx-math><mjx-c>x</mjx-c></mjx-math></mjx-container></p>",
+        "",
+        "formula",
+    ),
+    "a part of a formula": (
+        "<p>Let <mjx-container><mjx-math><mjx-c style='color: #ccc'>y</mjx-c></mjx-math></mjx-container></p>",
+        "",
+        "in a formula of rgb(0, 0, 0)",
+    ),
+    "folded": (
+        "<details><summary>More</summary><p id='it'>pale</p></details>",
+        "#it {color: #ccc}",
+        'id="it"',
+    ),
+    "in motion": (
+        "<p id='it'>pale</p>",
+        "#it {transition: color 9s} html[data-theme=dark] #it {color: #333}",
+        'id="it"',
+    ),
+}
+
+
+@in_a_browser
+@pytest.mark.parametrize("what", HIDDEN_FROM_AXE)
+def test_nothing_pale_hides_behind_what_looks_alike(what, faults_of):
+    body, style, wanted = HIDDEN_FROM_AXE[what]
+    faults = faults_of(body, f"<style>{style}</style>")
+    assert faults and all("color-contrast" in fault.element for fault in faults), faults
+    assert any(wanted in fault.element for fault in faults), faults
+
+
+@in_a_browser
+def test_texts_that_look_alike_are_one_fault_and_counted(faults_of):
+    faults = faults_of("<p class='it'>one</p><p class='it'>two, long</p>", "<style>.it {color: #ccc}</style>")
+    assert {fault.theme for fault in faults} == {"light"}
+    assert all("two, long" in fault.element and "(and 1 like it)" in fault.element for fault in faults)
+
+
+@in_a_browser
+def test_an_exception_for_one_of_two_that_look_alike_is_none_for_the_other(faults_of, monkeypatch):
+    monkeypatch.setattr(check_site, "ALLOWED", (("color-contrast", ".theirs", "not ours"),))
+    style = "<style>p {color: #ccc}</style>"
+    faults = faults_of("<div class='theirs'><p>theirs, the longer one</p></div><p id='it'>ours</p>", style)
+    assert faults and all('id="it"' in fault.element or "Words." in fault.element for fault in faults)
+    assert not any("theirs" in fault.element.split(": ")[-1] for fault in faults)
 
 
 @in_a_browser
@@ -108,17 +214,16 @@ def test_what_scrolls_inside_itself_does_not_widen_the_page(faults_of):
 @in_a_browser
 def test_a_page_that_is_too_wide_at_1920_pixels_alone_is_seen(faults_of):
     style = "<style>@media (min-width: 1900px) { p { width: 2400px } }</style>"
-    (wide,) = faults_of("", style)
-    assert (wide.width, wide.rule) == (1920, "overflow")
+    assert {(fault.width, fault.rule) for fault in faults_of("", style)} == {(1920, "overflow")}
 
 
 @in_a_browser
 def test_the_list_of_exceptions_excepts_what_it_names_and_nothing_else(faults_of, monkeypatch):
     body = "<div class='theirs'><button></button></div><button class='ours'></button>"
-    assert len([fault for fault in faults_of(body) if "button-name" in fault.element]) == 4
+    assert len([fault for fault in faults_of(body) if "button-name" in fault.element]) == 8
     monkeypatch.setattr(check_site, "ALLOWED", (("button-name", ".theirs", "not ours"),))
     faults = faults_of(body)
-    assert len(faults) == 2 and all("ours" in fault.element for fault in faults)
+    assert len(faults) == 4 and all("ours" in fault.element for fault in faults)
 
 
 def test_a_page_with_its_pictures_may_not_be_too_heavy(tmp_path):

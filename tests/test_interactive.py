@@ -79,7 +79,8 @@ def tab(browser, request):
     page.on("pageerror", lambda error: errors.append(error.message))
     text = FIGURES[request.param].html
     page.set_content(f"<!DOCTYPE html><html lang='en'><body style='background:#111'>{text}</body></html>")
-    assert page.evaluate(check_site.OVERFLOW) is None
+    page.evaluate(check_site.SCRIPT)
+    assert page.evaluate("checkSite.overflow()") is None
     yield page
     assert errors == []
     page.close()

@@ -3,7 +3,8 @@
     python tools/check_site.py                     every page of _toc.yml in _build/html
     python tools/check_site.py --only 05 --only notation
 
-Each page is loaded once in headless Chromium and looked at in two widths and two themes. The rules:
+Each page is loaded once in headless Chromium, all that a reader can unfold is unfolded, and it is looked at
+in two widths and two themes. The rules:
 
 request        it asks no other host for anything
 console        no error on the console, no exception in a script
@@ -286,68 +287,10 @@ def check_buttons(site: Site, page: str) -> list[Fault]:
 
 # --- what the browser says ------------------------------------------------------------------------------
 
-MATH = """() => {
-  const faults = [];
-  const main = document.querySelector("article") || document.body;
-  for (const error of main.querySelectorAll("mjx-merror, [data-mjx-error]"))
-    faults.push("error in a formula: " + (error.getAttribute("data-mjx-error") || error.textContent));
-  for (const place of main.querySelectorAll(".math"))
-    if (place.textContent.trim() && !place.querySelector("mjx-container"))
-      faults.push("not typeset: " + place.textContent.trim());
-  const walker = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const text = walker.currentNode;
-    if (text.parentElement.closest("pre, code, script, style, textarea, mjx-container, .math")) continue;
-    const raw = text.data.match(/\\$[^$\\n]{1,80}\\$|\\\\\\(|\\\\\\[|\\\\begin\\{/);
-    if (raw) faults.push("raw TeX: " + text.data.slice(Math.max(0, raw.index - 20), raw.index + 60).trim());
-  }
-  return faults;
-}"""
-
-# A page is as wide as its widest part that no box around it clips or scrolls.
-OVERFLOW = """() => {
-  const room = document.documentElement.clientWidth;
-  if (document.documentElement.scrollWidth <= room) return null;
-  const clipped = (element) => {
-    for (let box = element.parentElement; box && box !== document.body; box = box.parentElement)
-      if (getComputedStyle(box).overflowX !== "visible") return true;
-    return false;
-  };
-  let widest = null, right = room;
-  for (const element of document.body.querySelectorAll("*")) {
-    const edge = element.getBoundingClientRect().right;
-    if (edge > right + 0.5 && !clipped(element)) { widest = element; right = edge; }
-  }
-  return `the page is ${document.documentElement.scrollWidth} px wide: ` +
-    (widest ? widest.outerHTML.slice(0, 160) : "no single element");
-}"""
-
-# One style sheet colours the words of code alike in every block, so the first blocks stand for all; the rest
-# loses its colours, which are most elements of a page, before axe looks.
-BLOCKS_OF_CODE = 6
-PLAIN_CODE = """(most) => [...document.querySelectorAll("div.highlight pre")].slice(most)
-  .forEach((code) => { code.textContent = code.textContent; })"""
-
-# What MathJax writes inside a formula is not the book's, and is most of a page's elements. With `preload` axe
-# would fetch the style sheets once more, by wrong addresses.
-AXE = """([selectors, rules, colours]) => axe.run({include: [document], exclude: [["mjx-container > *"]]}, {
-  resultTypes: ["violations"],
-  preload: false,
-  ...(rules === "colours" ? {runOnly: {type: "rule", values: colours}} : {}),
-  ...(rules === "no colours" ? {rules: Object.fromEntries(colours.map((id) => [id, {enabled: false}]))} : {}),
-}).then((found) => found.violations.map(({id, impact, help, nodes}) => ({id, impact, help,
-  nodes: nodes.map((node) => ({impact: node.impact, html: node.html, target: node.target.flat().join(" "),
-    allowed: selectors.filter(([rule, selector]) => rule === id &&
-      document.querySelector(node.target.flat().at(-1))?.closest(selector)).length > 0}))})))"""
+SCRIPT = (Path(__file__).parent / "check_site.js").read_text(encoding="utf-8")
 
 # The theme and book.js look at what has become too wide a moment after the window has changed.
 SETTLE_MILLISECONDS = 450
-SETTLE = "(wait) => new Promise((done) => setTimeout(() => requestAnimationFrame(done), wait))"
-
-# Contrast takes axe ten times as long as all else together. Colours change with the theme and not with the
-# width, everything else with the width and not with the theme: so each is looked at where it can differ.
-COLOUR_RULES = ["color-contrast", "link-in-text-block"]
-AXE_VIEWS = {(390, "light"): "no colours", (1280, "light"): "all", (390, "dark"): "colours"}
 
 
 def axe_source() -> str:
@@ -360,10 +303,10 @@ def check_in_browser(page: str, context: object, address: str) -> list[Fault]:
     faults: list[Fault] = []
     tab = context.new_page()
     tab.set_default_timeout(PATIENCE_MILLISECONDS)
-    tab.set_viewport_size({"width": WIDTHS[-1], "height": HEIGHT})
+    tab.set_viewport_size({"width": WIDTHS[0], "height": HEIGHT})
     tab.emulate_media(color_scheme=THEMES[0], reduced_motion="reduce")
     try:
-        state = {"width": WIDTHS[-1], "theme": THEMES[0]}
+        state = {"width": WIDTHS[0], "theme": THEMES[0]}
 
         def note(rule: str, element: str) -> None:
             fault = Fault(page, rule, " ".join(element.split())[:400], **state)
@@ -396,26 +339,26 @@ def check_in_browser(page: str, context: object, address: str) -> list[Fault]:
             "() => window.MathJax && MathJax.startup && MathJax.startup.promise.then(() => undefined)"
         )
         tab.evaluate(axe_source())
-        tab.evaluate(PLAIN_CODE, BLOCKS_OF_CODE)
-        for fault in tab.evaluate(MATH):
+        tab.evaluate(SCRIPT)
+        for fault in tab.evaluate("checkSite.math()"):
             note("math", fault)
+        tab.evaluate("checkSite.open()")
+        tab.evaluate("checkSite.foldCode()")
         allowed = [[rule, selector] for rule, selector, _ in ALLOWED]
-        for theme in THEMES:
-            state["theme"] = theme
-            tab.emulate_media(color_scheme=theme, reduced_motion="reduce")
-            tab.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
-            for width in OVERFLOW_WIDTHS if theme == THEMES[0] else WIDTHS:
-                state["width"] = width
-                tab.set_viewport_size({"width": width, "height": HEIGHT})
-                tab.evaluate(SETTLE, SETTLE_MILLISECONDS)
-                if wide := tab.evaluate(OVERFLOW):
+        for width in OVERFLOW_WIDTHS:
+            tab.set_viewport_size({"width": width, "height": HEIGHT})
+            tab.evaluate("checkSite.settle", SETTLE_MILLISECONDS)
+            for theme in THEMES:
+                state.update(width=width, theme=theme)
+                tab.emulate_media(color_scheme=theme, reduced_motion="reduce")
+                tab.evaluate("checkSite.theme", theme)
+                if wide := tab.evaluate("checkSite.overflow()"):
                     note("overflow", wide)
-                if rules := AXE_VIEWS.get((width, theme)):
-                    for found in tab.evaluate(AXE, [allowed, rules, COLOUR_RULES]):
-                        for node in found["nodes"]:
-                            if (node["impact"] or found["impact"]) in IMPACTS and not node["allowed"]:
-                                text = f"{found['id']} ({found['help']}): {node['target']}: {node['html']}"
-                                note("accessibility", text)
+                if width in WIDTHS:
+                    for fault in tab.evaluate("checkSite.formulas()"):
+                        note("accessibility", fault)
+                    for fault in tab.evaluate("checkSite.accessibility", [allowed, IMPACTS]):
+                        note("accessibility", fault)
     finally:
         tab.close()
     return faults
