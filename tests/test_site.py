@@ -204,6 +204,16 @@ def test_no_reference_and_no_number_is_left_unresolved(page, site):
     assert not re.findall(r"\{(?:glue|numref|prf|cite|eq|ref|doc)[:\w]*\}`|\[\?\]|No key '", text)
 
 
+@each_notebook
+def test_a_proof_is_set_as_one(name, site):
+    html = soup(page_file(site, f"notebooks/{name}"))
+    boxes = html.select("div.proof.admonition")
+    proofs = [box for box in boxes if not box.find(class_="admonition-title", recursive=False)]
+    for proof in proofs:
+        assert "argument" in proof["class"] and proof.find("p").find("em").get_text() == "Proof.", proof
+        assert not proof.has_attr("id")
+
+
 def test_mathematics_is_served_by_the_site_itself(site):
     script = next(site.rglob("tex-mml-chtml.js"))
     assert script.relative_to(site).as_posix() == "_static/mathjax/tex-mml-chtml.js"

@@ -125,8 +125,11 @@ def add_run_line(html: str, colab: str, download: str) -> str:
 def mend_body(html: str) -> str:
     """The body of a page with roles that exist, and each id once (all exercises and all proofs share one)."""
     html = html.replace('role="doc-biblioentry"', 'role="listitem"')
-    html = html.replace(
-        '<div class="proof admonition" id="proof">', '<div class="proof argument admonition">'
+    # sphinx-proof writes "Proof." as the first word of the proof itself.
+    html = re.sub(
+        r'<div class="proof admonition" id="proof">(\s*<p>)Proof\. ?',
+        r'<div class="proof argument admonition">\1<em>Proof.</em> ',
+        html,
     )
     return re.sub(r'(<section[^>]*) id="(?:proof|exercise|solution)-content"', r"\1", html)
 
