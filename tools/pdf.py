@@ -36,13 +36,11 @@ FOOTER = (
 # What a reader would click open, open; what only a screen is for, gone.
 PRINT_STYLE = """
   .bd-sidebar-primary, .bd-sidebar-secondary, .bd-header, .bd-header-article, .prev-next-footer,
-  .bd-footer, #jb-print-toc, .run-it, .skip-link, .headerlink, button.copybtn { display: none !important; }
+  .bd-footer, .skip-link, .headerlink, button.copybtn { display: none !important; }
   .bd-main, .bd-content, .bd-article-container, .bd-article
-    { max-width: none !important; padding: 0 !important; }
+    { margin-left: 0 !important; max-width: none !important; padding: 0 !important; }
   pre, code { white-space: pre-wrap !important; overflow-wrap: anywhere; }
-  figure, table, .proof, div.admonition { break-inside: auto; }
-  img, h1, h2, h3 { break-inside: avoid; break-after: avoid; }
-  .posgeom-static { display: block !important; }
+  h1, h2, h3 { break-after: avoid; }
 """
 OPEN_ALL = """() => {
   for (const details of document.querySelectorAll('details')) details.open = true;
