@@ -71,3 +71,25 @@ def test_a_page_is_printed_with_what_was_folded(tmp_path):
     (content,) = pdf.print_pages(site, say=lambda line: None).values()
     text = "".join(sheet.extract_text() for sheet in PdfReader(BytesIO(content)).pages)
     assert "hidden answer" in text
+
+
+@pytest.mark.skipif(check_site.why_not() is not None, reason=check_site.why_not() or "")
+def test_long_code_begins_where_it_stands_and_the_title_keeps_its_number(tmp_path):
+    style = (build.ROOT / "book" / "_static" / "book.css").read_text(encoding="utf-8")
+    # What the theme says of paper and of code.
+    theme = (
+        "div[class*=highlight-] {break-inside: avoid; display: flex; flex-direction: column}"
+        ".bd-main .bd-content .bd-article h1:first-of-type {display: none}"
+    )
+    code = "\n".join(f"line {number}" for number in range(40))
+    (tmp_path / "index.html").write_text(
+        f"<html><head><title>T</title><style>{theme}</style><style>{style}</style></head><body>"
+        "<main class='bd-main'><div class='bd-content'><article class='bd-article'><h1>7. T</h1>"
+        f"{'<p>Before.</p>' * 20}"
+        "<div class='cell'><div class='cell_input'><div class='highlight-python'><div class='highlight'>"
+        f"<pre>{code}</pre></div></div></div></div></article></div></main></body></html>",
+        encoding="utf-8",
+    )
+    (content,) = pdf.print_pages(check_site.Site(tmp_path, ("index",)), say=lambda line: None).values()
+    first, *_, last = (sheet.extract_text() for sheet in PdfReader(BytesIO(content)).pages)
+    assert "7. T" in first and "line 0" in first and "line 39" in last
