@@ -34,7 +34,7 @@ def small_batches(monkeypatch):
 
 
 class Assassin:
-    """Stops a worker half-way, and kills it as soon as it holds batches that it has not counted."""
+    """Stops a worker half-way, and kills it when it has batches whose counts nobody else has."""
 
     def __init__(self, cluster) -> None:
         self.nanny = cluster.workers[0]
@@ -49,9 +49,10 @@ class Assassin:
 
     def kill(self) -> None:
         end = time.monotonic() + 30
-        while not self.worker.processing and time.monotonic() < end:
+        while not self.lost and time.monotonic() < end:
             time.sleep(0.01)
-        self.lost = len(self.worker.processing)
+            held = [*self.worker.processing, *self.worker.has_what]
+            self.lost = sum(task.key.startswith("_count") for task in held)
         os.kill(self.nanny.pid, signal.SIGKILL)
 
 
