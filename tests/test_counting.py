@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +21,7 @@ from posgeom.tally import Layout
 from posgeom.tokenisation import Tokenisation
 from tests.corpora_for_tests import arc_texts
 
+ROOT = Path(__file__).parent.parent
 # With repetitions, texts too short for a class, and a long one.
 TEXTS = arc_texts(6000, 9, -0.5)
 TEXTS += [*TEXTS[:100], *["w1", "w2 w3"] * 10, "w1 " * 3000]
@@ -191,3 +194,32 @@ def test_no_more_batches_are_under_way_than_that(cluster, monkeypatch):
     monkeypatch.setattr(reading, "on_cluster", watched)
     diagnose(TEXTS, tokenizer="whitespace", dask=cluster.scheduler_address)
     assert max(most) == counting.LEAST_AHEAD and under_way == 0 and len(most) == -(-len(TEXTS) // 64)
+
+
+COUNT = """
+from posgeom import reading, tally
+tally.BLOCK_CELLS = 1 << 16
+reading.read_corpus("-", reading.Settings(tokenizer="whitespace"), None, lambda *_: None)
+print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
+"""
+
+
+def peak_megabytes(times: int) -> float:
+    """The most memory that counting the same 5,000 texts so many times ever takes."""
+    block = "".join(f"{text}\n" for text in TEXTS[:5000]).encode()
+    process = subprocess.Popen(
+        [sys.executable, "-c", COUNT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )
+    for _ in range(times):
+        process.stdin.write(block)
+    kilobytes, _ = process.communicate()
+    assert process.returncode == 0
+    return int(kilobytes) / 1024
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
+def test_memory_does_not_grow_with_the_texts():
+    assert peak_megabytes(80) - peak_megabytes(30) < 6
