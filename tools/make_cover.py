@@ -45,7 +45,8 @@ def draw(shares: dict[str, np.ndarray], distances: np.ndarray, points: np.ndarra
 
     for (word, share), colour in zip(shares.items(), COLOURS, strict=False):
         words.plot(share, color=colour, label=word)
-    words.set(title="words at each position", xlabel="position", ylabel="share of the reviews", ylim=(0, None))
+    words.set(title="words at each position", xlabel="position", ylabel="share of the reviews")
+    words.set_ylim(0)
     words.legend()
 
     image = table.imshow(distances, cmap=DISTANCE_MAP)
