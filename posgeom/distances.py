@@ -13,7 +13,9 @@ __all__ = ["euclidean_distances", "fisher_rao_distances", "hellinger_distances"]
 # Squared distances below this share of the mean squared spread are summed from differences: there the
 # Gram form 'a.a + b.b - 2 a.b' would have fewer than about twelve digits left.
 CLOSE = 1e-3
-BLOCK_ENTRIES = 1 << 20
+BLOCK_ENTRIES = 1 << 22
+# Words at a smaller share of the positions are multiplied sparse.
+DENSE_SHARE = 0.05
 
 
 def hellinger_distances(x) -> np.ndarray:
@@ -34,9 +36,9 @@ def hellinger_distances(x) -> np.ndarray:
 
     Notes
     -----
-    The vocabulary is read in blocks, so no ``(n, V)`` dense array is made. The rows are centred on their mean
-    before their Gram matrix is taken, and pairs that are still close are summed from differences: the usual
-    ``sqrt(2 - 2 BC)`` loses every digit below 1e-8.
+    The vocabulary is read in blocks, so no ``(n, V)`` dense array is made, and beside the result no other
+    ``(n, n)`` one. The rows are centred on their mean before their Gram matrix is taken, and pairs that are
+    still close are summed from differences: the usual ``sqrt(2 - 2 BC)`` loses every digit below 1e-8.
 
     Raises
     ------
@@ -46,7 +48,7 @@ def hellinger_distances(x) -> np.ndarray:
     """
     roots = _root_distributions(x)
     squared = _squared_distances(roots)
-    return np.sqrt(squared)
+    return np.sqrt(squared, out=squared)
 
 
 def fisher_rao_distances(x) -> np.ndarray:
@@ -102,7 +104,7 @@ def _root_distributions(x) -> csr_matrix:
     weights.data /= np.repeat(largest, lengths)
     totals = np.asarray(weights.sum(axis=1)).ravel()
     weights.data = np.sqrt(weights.data / np.repeat(totals, lengths))
-    return weights[:, np.unique(weights.indices)]
+    return weights[:, np.flatnonzero(np.bincount(weights.indices, minlength=weights.shape[1]))]
 
 
 def _first_position(weights: csr_matrix, bad: np.ndarray) -> str:
@@ -119,25 +121,67 @@ def _blocks(roots: csr_matrix):
         yield columns[:, start : start + width].toarray()
 
 
+def _rows(n: int):
+    """Slices of rows whose blocks ``(rows, n)`` have ``BLOCK_ENTRIES`` entries."""
+    height = max(1, BLOCK_ENTRIES // n)
+    return (slice(start, min(start + height, n)) for start in range(0, n, height))
+
+
 def _squared_distances(roots: csr_matrix) -> np.ndarray:
     n = roots.shape[0]
+    squared = _gram(roots)
+    norms = np.diagonal(squared).copy()
+    closest = CLOSE * max(norms.mean(), np.finfo(float).tiny)
+    for rows in _rows(n):
+        block = squared[rows]
+        block *= -2.0
+        block += norms[rows, None]
+        block += norms[None, :]
+        i, j = np.nonzero(block <= closest)
+        i += rows.start
+        later = i < j
+        squared[i[later], j[later]] = _from_differences(roots, i[later], j[later])
+        np.clip(block, 0.0, 2.0, out=block)
+    np.fill_diagonal(squared, 0.0)
+    return _mirrored(squared)
+
+
+def _gram(roots: csr_matrix) -> np.ndarray:
+    """``roots @ roots.T`` up to a shift of the rows that distances do not see, ``(n, n)``.
+
+    Words that stand at many positions are centred on their mean over positions, so that close rows keep their
+    digits. Rare ones need no such care, since few pairs of positions share them, and are multiplied sparse.
+    """
+    n = roots.shape[0]
+    columns = roots.tocsc()
+    frequent = np.diff(columns.indptr) >= DENSE_SHARE * n
     gram = np.zeros((n, n))
-    for block in _blocks(roots):
+    for block in _blocks(columns[:, frequent]):
         block -= block.mean(axis=0)
-        gram += block @ block.T
-    norms = np.diagonal(gram)
-    squared = norms[:, None] + norms[None, :] - 2.0 * gram
-    close = np.triu(squared <= CLOSE * max(norms.mean(), np.finfo(float).tiny), 1)
-    if close.any():
-        i, j = np.nonzero(close)
-        squared[i, j] = _from_differences(roots, i, j)
-    squared = np.triu(np.clip(squared, 0.0, 2.0), 1)
-    return squared + squared.T
+        for rows in _rows(n):
+            gram[rows, rows.start :] += block[rows] @ block[rows.start :].T
+    rare = columns[:, ~frequent].tocsr()
+    transposed = rare.T.tocsr()
+    for rows in _rows(n):
+        gram[rows, rows.start :] += (rare[rows] @ transposed[:, rows.start :]).toarray()
+    return _mirrored(gram)
+
+
+def _mirrored(matrix: np.ndarray) -> np.ndarray:
+    """``matrix`` with its upper triangle copied to the lower one, in place."""
+    for rows in _rows(len(matrix)):
+        matrix[rows.stop :, rows] = matrix[rows, rows.stop :].T
+        square = matrix[rows, rows]
+        below = np.tril_indices(len(square), -1)
+        square[below] = square.T[below]
+    return matrix
 
 
 def _from_differences(roots: csr_matrix, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """``sum_v (roots[i, v] - roots[j, v])**2`` for each pair, the difference taken first."""
     total = np.zeros(len(i))
+    if not len(i):
+        return total
     for block in _blocks(roots):
         chunk = max(1, BLOCK_ENTRIES // block.shape[1])
         for start in range(0, len(i), chunk):

@@ -77,9 +77,14 @@ def gram_matrix(D: np.ndarray) -> np.ndarray:
     ``(n, n)`` symmetric, rows sum to 0. If ``D`` holds Euclidean distances, ``B`` is the Gram matrix of the
     centred points. ``ValueError`` for a ``D`` that is not a dissimilarity matrix.
     """
-    squared = checks.square_dissimilarity(D, "D") ** 2
+    squared = checks.square_dissimilarity(D, "D")
+    squared *= squared
     row = squared.mean(axis=0)
-    return -0.5 * (squared - row[:, None] - row[None, :] + row.mean())
+    squared -= row[:, None]
+    squared -= row[None, :]
+    squared += row.mean()
+    squared *= -0.5
+    return squared
 
 
 def effective_rank(eigenvalues: np.ndarray, rtol: float = 1e-10) -> int:

@@ -8,7 +8,8 @@ from posgeom import checks
 
 __all__ = ["violation_rate"]
 
-ROWS_AT_ONCE = 1 << 21
+# Entries of the rows that are counted together: they stay in the cache.
+ENTRIES_AT_ONCE = 1 << 17
 
 
 def violation_rate(E: np.ndarray) -> float:
@@ -26,15 +27,15 @@ def violation_rate(E: np.ndarray) -> float:
     Notes
     -----
     Exact, in O(n^2 log n): for each i the other positions are put in order of lag, and the violations are the
-    inversions of that sequence, counted while merging. The two positions at one lag are put in rising order,
-    so that they count neither for nor against.
+    inversions of that sequence. The two positions at one lag are put in rising order, so that they count
+    neither for nor against. Memory beside ``E``: some rows at a time.
     """
     E = checks.square_dissimilarity(E, "E")
     n = len(E)
     if n < 3:
         raise ValueError(f"E has {n} positions: a triple of distinct positions needs at least 3")
     violations = 0
-    rows = max(1, ROWS_AT_ONCE // n)
+    rows = max(1, ENTRIES_AT_ONCE // n)
     for start in range(0, n, rows):
         violations += _inversions(_by_lag(E, np.arange(start, min(start + rows, n))))
     return violations / _triples(n)
@@ -48,25 +49,35 @@ def _triples(n: int) -> int:
 
 def _by_lag(E: np.ndarray, i: np.ndarray) -> np.ndarray:
     """Row by row ``E[i, others]`` in order of lag, rising within a lag; ``(len(i), n - 1)``."""
-    lag = np.abs(np.arange(len(E)) - i[:, None])
-    order = np.lexsort((E[i], lag), axis=1)
-    return np.take_along_axis(E[i], order, axis=1)[:, 1:]
+    n = len(E)
+    rows = np.empty((len(i), n - 1))
+    for position, row in zip(i, rows, strict=True):
+        before, after = E[position, :position][::-1], E[position, position + 1 :]
+        both = min(len(before), len(after))
+        np.minimum(before[:both], after[:both], out=row[: 2 * both : 2])
+        np.maximum(before[:both], after[:both], out=row[1 : 2 * both : 2])
+        row[2 * both :] = (before if len(before) > both else after)[both:]
+    return rows
 
 
 def _inversions(rows: np.ndarray) -> int:
-    """Pairs a < b with ``row[a] > row[b]``, summed over the rows, by merging sorted halves.
+    """Pairs a < b with ``row[a] > row[b]``, summed over the rows.
 
-    In a stable merge the right-hand entry of rank r that lands at place p has p - r entries of the left half
-    before it, so ``w - (p - r)`` of them exceed it; summed over r = 0 .. w - 1 only the places remain.
+    They are the inversions of the places that the entries take when sorted. Those are counted bit by bit, the
+    highest first: within a group that agrees in all higher bits, a zero at place p that is the r-th zero has
+    p - r ones before it. Summed over the zeros only their places remain, because a group holds every number
+    with its higher bits once, so half of it are zeros. Then zeros and ones, in order, are the next groups.
     """
-    width = 1 << (rows.shape[1] - 1).bit_length()
-    padded = np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=np.inf)
-    count, half = 0, 1
-    while half < width:
-        halves = padded.reshape(-1, 2 * half)
-        order = np.argsort(halves, axis=1, kind="stable")
-        places = np.count_nonzero(order >= half, axis=0) @ np.arange(2 * half)
-        count += len(halves) * (half * half + half * (half - 1) // 2) - int(places)
-        padded = np.take_along_axis(halves, order, axis=1)
-        half *= 2
+    order = np.argsort(rows, axis=1, kind="stable")
+    bits = (rows.shape[1] - 1).bit_length()
+    places = np.empty((len(rows), 1 << bits), np.min_scalar_type((1 << bits) - 1))
+    places[:, : rows.shape[1]] = order
+    places[:, rows.shape[1] :] = np.arange(rows.shape[1], 1 << bits)
+    places, count = places.ravel(), 0
+    for half in (1 << bit for bit in reversed(range(bits))):
+        is_one = (places & places.dtype.type(half)).astype(bool)
+        zeros, ones = np.flatnonzero(~is_one), np.flatnonzero(is_one)
+        count += int((zeros & (2 * half - 1)).sum()) - len(zeros) // half * (half * (half - 1) // 2)
+        groups = [places[part].reshape(-1, 1, half) for part in (zeros, ones)]
+        places = np.concatenate(groups, axis=1).ravel()
     return count

@@ -170,3 +170,40 @@ def test_disjoint_rows_never_exceed_root_two():
     x = np.kron(np.eye(40), np.random.default_rng(5).random((1, 37)))
     assert hellinger_distances(x).max() <= np.sqrt(2)
     np.testing.assert_allclose(hellinger_distances(x), np.sqrt(2) * (1 - np.eye(40)), rtol=1e-14)
+
+
+def zipf_counts(n, vocab_size, texts, seed):
+    """Counts with words at every position and words at a few only, close rows among them."""
+    rng = np.random.default_rng(seed)
+    law = 1.0 / np.arange(1, vocab_size + 1)
+    x = rng.multinomial(texts, law / law.sum(), size=n)
+    x[n // 2] = x[0]
+    x[n // 2, 0] += 1
+    return x
+
+
+@pytest.mark.parametrize("share", [0.0, 0.05, 1.1])
+def test_frequent_and_rare_words_go_different_ways_to_one_answer(monkeypatch, share):
+    x = zipf_counts(90, 700, 400, seed=3)
+    expected = naive_hellinger(x)
+    frequent = np.count_nonzero(x, axis=0)[x.any(axis=0)] >= 0.05 * len(x)
+    assert frequent.any() and not frequent.all()
+    monkeypatch.setattr(distances, "DENSE_SHARE", share)
+    # 7 rows at a time: the last block is smaller than the others.
+    monkeypatch.setattr(distances, "BLOCK_ENTRIES", 7 * len(x))
+    D = hellinger_distances(x)
+    np.testing.assert_allclose(D, expected, atol=1e-13)
+    assert D[0, 45] == pytest.approx(expected[0, 45], rel=1e-11)
+    assert np.array_equal(D, D.T)
+
+
+def test_a_thousand_positions_take_little_beside_the_result(monkeypatch):
+    monkeypatch.setattr(distances, "BLOCK_ENTRIES", 1 << 17)
+    x = csr_matrix(zipf_counts(1000, 3000, 200, seed=4))
+    hellinger_distances(x[:3])
+    tracemalloc.start()
+    D = hellinger_distances(x)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The counts and blocks of 1 MB come on top; two more (n, n) matrices do not.
+    assert peak < 2.2 * D.nbytes

@@ -58,7 +58,7 @@ def test_exchangeable_encodings_violate_half():
 def test_blocks_of_rows_do_not_change_the_answer(monkeypatch):
     E = euclidean_distances(random_gaussian(50, 4, rng=0))
     whole = violation_rate(E)
-    monkeypatch.setattr(module, "ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(module, "ENTRIES_AT_ONCE", 1)
     assert violation_rate(E) == whole
 
 

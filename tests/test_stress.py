@@ -1,5 +1,7 @@
 """Stress, its scale, and the rank scores."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
+from posgeom import checks
 from posgeom.stress import kruskal_stress1, optimal_scale, rank_agreement, stress
 
 
@@ -113,3 +116,14 @@ def test_rank_agreement_by_hand():
 def test_bad_arguments_are_named(E, D, options, words):
     with pytest.raises(ValueError, match=words):
         stress(E, D, **options)
+
+
+def test_asymmetry_is_found_wherever_it_is(monkeypatch):
+    monkeypatch.setattr(checks, "TILE", 3)
+    for i, j in combinations(range(8), 2):
+        D = 1.0 - np.eye(8)
+        D[i, j] += 1e-12
+        assert (checks.square_dissimilarity(D, "D") == (D + D.T) / 2).all()
+        D[i, j] = 1.5
+        with pytest.raises(ValueError, match=rf"D\[{i}, {j}\] = 1.5 but D\[{j}, {i}\] = 1"):
+            checks.square_dissimilarity(D, "D")
