@@ -43,6 +43,9 @@ LOG_ODDS_STEP = 0.04
 EDGE_LEVEL = 0.95
 TABLES_KEPT = 4096
 TERMS_AT_ONCE = 1 << 20
+# Counts (words times positions) that are dense at one time: a floor looks up each word of a position in all
+# the others.
+WORDS_AT_ONCE = 1 << 24
 
 
 def sampling_floor(counts, *, allocation: str = "binomial") -> np.ndarray:
@@ -77,7 +80,7 @@ def sampling_floor(counts, *, allocation: str = "binomial") -> np.ndarray:
     At equal totals one table of h serves every pair. At unequal totals with more than a few distinct shares,
     ``log h`` is interpolated by a cubic spline in the log odds (relative error below 1e-9);
     ``"hypergeometric"`` has no such short cut and sums a table for each pair of totals, which is slow beyond
-    some dozens of positions. Memory: the counts as int32, once, for the words in use, and a few megabytes.
+    some dozens of positions. Memory: 64 MB of counts at a time, and two matrices as large as the result.
 
     Raises
     ------
@@ -102,7 +105,7 @@ def corrected_squared_distances(counts, *, allocation: str = "binomial") -> np.n
     Arguments and errors as for :func:`sampling_floor`.
     """
     words, totals = _words(counts)
-    squared = hellinger_distances(csr_matrix(words.T)) ** 2
+    squared = hellinger_distances(words.T) ** 2
     return squared - _floor(words, _Tables(totals, allocation))
 
 
@@ -149,7 +152,8 @@ def corrected_distances(
     if rank is None:
         return np.sqrt(np.maximum(squared, 0.0))
     if rank == "edge":
-        draw = _over_positions(words) if tokens is None else _within_texts(*_matching(tokens, words))
+        counted = words.toarray()
+        draw = _over_positions(counted) if tokens is None else _within_texts(*_matching(tokens, counted))
         edge = _edge(_spectra(draw, _Tables(totals, allocation), n_null, rng)[:, 0])
         rank = int(np.count_nonzero(np.linalg.eigvalsh(centred_gram(squared)) > edge))
     return projected_distances(squared, rank)
@@ -351,12 +355,8 @@ def _score(score: Callable, docs: np.ndarray, what: str) -> np.ndarray:
 # Counts and texts
 
 
-def _words(counts) -> tuple[np.ndarray, np.ndarray]:
-    """Counts as ``(words in use, n)`` int32 and the totals ``(n,)``.
-
-    Dense, because a floor looks up each word of a position in all the others: 4 bytes a cell, 31 MB at
-    n = 254 and V = 30,522.
-    """
+def _words(counts) -> tuple[csr_matrix, np.ndarray]:
+    """Counts as ``(words in use, n)`` CSR int32 and the totals ``(n,)``."""
     counts = getattr(counts, "counts", counts)
     if issparse(counts):
         matrix = csr_matrix(counts, copy=True)
@@ -386,7 +386,7 @@ def _words(counts) -> tuple[np.ndarray, np.ndarray]:
             "positions are empty; use fewer positions, or texts that reach them"
         )
     used = np.unique(matrix.indices)
-    return np.ascontiguousarray(matrix[:, used].T.toarray()), totals
+    return matrix[:, used].T.tocsr(), totals
 
 
 def _relabelled(tokens: np.ndarray) -> tuple[np.ndarray, int]:
@@ -440,7 +440,7 @@ class _Tables:
         self.allocation = allocation
         self.largest = int(min(TABLE_TO, 2 * self.totals.max()))
         distinct = np.unique(self.totals)
-        self._even = len(distinct) == 1
+        self.even = len(distinct) == 1
         # Three steps beyond each end: a cubic spline is least exact there.
         steps = np.arange(-3, int(np.ceil(np.log(distinct[-1] / distinct[0]) / LOG_ODDS_STEP)) + 4)
         interpolate = allocation == "binomial" and len(distinct) ** 2 > 2 * len(steps)
@@ -449,7 +449,7 @@ class _Tables:
     def after(self, i: int) -> np.ndarray:
         """``h`` of i with each later position, ``(n - 1 - i, largest + 1)``, or one row that serves all."""
         own, others = int(self.totals[i]), self.totals[i + 1 :]
-        if self._even:
+        if self.even:
             return _row(own, own, self.largest, self.allocation)[None]
         if self._spline is None:
             sizes = [sorted((own, int(other))) for other in others]
@@ -475,27 +475,58 @@ def _row(first: int, second: int, largest: int, allocation: str) -> np.ndarray:
     return row
 
 
-def _floor(words: np.ndarray, tables: _Tables) -> np.ndarray:
-    floor = 2.0 - 2.0 * _table_sums(words, tables) / np.sqrt(np.outer(tables.totals, tables.totals))
+def _floor(words: np.ndarray | csr_matrix, tables: _Tables) -> np.ndarray:
+    floor = _table_sums(words, tables)
+    totals = tables.totals.astype(np.float64)
+    for row, total in zip(floor, totals, strict=True):
+        row /= np.sqrt(total * totals)
+    floor *= -2.0
+    floor += 2.0
     np.fill_diagonal(floor, 0.0)
-    return np.maximum(floor, 0.0)
+    return np.maximum(floor, 0.0, out=floor)
 
 
-def _table_sums(words: np.ndarray, tables: _Tables) -> np.ndarray:
+def _table_sums(words: np.ndarray | csr_matrix, tables: _Tables) -> np.ndarray:
     """``sum_v h(X_iv + X_jv)`` for every pair of positions, ``(n, n)`` symmetric with diagonal 0.
 
     The words of position i are added to those of the others. For a word that i lacks ``c_v`` is ``X_jv``: the
     sum over those is the sum over all words of j less that over the words of i.
     """
     n = words.shape[1]
-    # Two counts up to half of the table's end never leave the table.
-    beyond = words.max(axis=1) > tables.largest // 2
-    few, many = words[~beyond], words[beyond]
-    histograms = np.stack([np.bincount(column, minlength=tables.largest + 1) for column in few.T])
     sums = np.zeros((n, n))
+    height = max(1, WORDS_AT_ONCE // n)
+    for start in range(0, words.shape[0], height):
+        block = words[start : start + height]
+        block = block.toarray() if issparse(block) else block
+        # Two counts up to half of the table's end never leave the table.
+        beyond = block.max(axis=1) > tables.largest // 2
+        add = _add_even_sums if tables.even else _add_uneven_sums
+        add(sums, block[~beyond], block[beyond], tables)
+    sums += np.triu(sums, 1).T
+    return sums
+
+
+def _add_even_sums(sums: np.ndarray, few: np.ndarray, many: np.ndarray, tables: _Tables) -> None:
+    n = len(sums)
+    if n < 2:
+        return
+    (h,) = tables.after(0)
+    counts = np.arange(few.max(initial=0) + 1)
+    alone = h[few].sum(axis=0)
+    # What a words of i add to b of another position, at place a * len(counts) + b.
+    added = (h[np.add.outer(counts, counts)] - h[counts]).ravel()
     for i in range(n - 1):
+        own = np.flatnonzero(few[:, i])
+        at = few[own, i + 1 :] + (few[own, i] * len(counts))[:, None]
+        sums[i, i + 1 :] += alone[i + 1 :] + added.take(at).sum(axis=0)
+        sums[i, i + 1 :] += _many_sums(many[:, i, None] + many[:, i + 1 :], tables, h[None], i)
+
+
+def _add_uneven_sums(sums: np.ndarray, few: np.ndarray, many: np.ndarray, tables: _Tables) -> None:
+    histograms = np.stack([np.bincount(column, minlength=tables.largest + 1) for column in few.T])
+    for i in range(len(sums) - 1):
         table = tables.after(i)
-        # Every pair of positions reads its own row of the table, or all of them the only one.
+        # Every pair of positions reads its own row of the table.
         start = np.arange(len(table)) * table.shape[1]
         entries = table.ravel()
         own = np.flatnonzero(few[:, i])
@@ -503,8 +534,7 @@ def _table_sums(words: np.ndarray, tables: _Tables) -> np.ndarray:
         pair_sums = (histograms[i + 1 :] * table).sum(axis=1) - entries[at].sum(axis=0)
         at += few[own, i, None]
         pair_sums += entries[at].sum(axis=0)
-        sums[i, i + 1 :] = pair_sums + _many_sums(many[:, i, None] + many[:, i + 1 :], tables, table, i)
-    return sums + sums.T
+        sums[i, i + 1 :] += pair_sums + _many_sums(many[:, i, None] + many[:, i + 1 :], tables, table, i)
 
 
 def _many_sums(c: np.ndarray, tables: _Tables, table: np.ndarray, i: int) -> np.ndarray:
