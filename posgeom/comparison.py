@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.spatial.distance import pdist, squareform
 
 from posgeom import checks
 from posgeom.distances import euclidean_distances
@@ -49,6 +50,8 @@ __all__ = [
 Scheme = Callable[[int, int, np.random.Generator], np.ndarray]
 
 T5_SIDE = 16
+# From so many positions on the stress of a power line is had from sums that take n steps, not n^2.
+MOMENTS_FROM = 1024
 # Of the largest distance: what lies closer together than this differs by rounding only.
 ROUNDING = 1e-11
 # For each score: its column, and whether a small value is a good one.
@@ -429,16 +432,24 @@ def fit_power_line(D: np.ndarray, *, bounds: tuple[float, float] = (-3.0, 2.0), 
         raise ValueError(f"bounds must be a pair of numbers, not {bounds!r}") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"bounds must be finite with the lower one first, not {bounds!r}")
-    upper = np.triu_indices(n, 1)
-    d = D[upper]
+    d = squareform(D, checks=False)
     energy = d @ d
     if energy == 0:
         raise ValueError("D is zero for every pair: no line through these positions has an exponent")
+    # Places rise, so <e, d> is linear in them: a place is added for each pair behind it, taken off before it.
+    behind = np.triu(D).sum(axis=0) - np.triu(D).sum(axis=1)
+
+    def moments(exponent: float) -> tuple[float, float, float]:
+        places, unit = _power_places(first, n, exponent)
+        places = places - places.mean()
+        return float(behind @ places), float(n * places @ places), unit
 
     def misfit(exponent: float) -> float:
-        e, _ = _power_pairs(first, n, exponent, upper)
-        # From the residual, not from 1 - <e,d>^2/(<e,e><d,d>), which loses half the digits of a close fit.
-        residual = (e @ d / (e @ e)) * e - d
+        along, square, _ = moments(exponent)
+        if n >= MOMENTS_FROM:
+            return max(1.0 - along**2 / (square * energy), 0.0)
+        # From the residual: the other form loses half the digits of a close fit.
+        residual = along / square * pdist(_power_places(first, n, exponent)[0][:, None]) - d
         return float(residual @ residual / energy)
 
     grid = np.linspace(low, high, max(41, math.ceil(20 * (high - low)) + 1))
@@ -452,15 +463,13 @@ def fit_power_line(D: np.ndarray, *, bounds: tuple[float, float] = (-3.0, 2.0), 
             )
             exponents.append(float(valley.x))
     exponent = float(min(exponents, key=misfit))
-    e, unit = _power_pairs(first, n, exponent, upper)
+    along, square, unit = moments(exponent)
     at_bound = min(exponent - low, high - exponent) <= 1e-6 * (high - low)
-    return PowerLine(exponent, float(e @ d / (e @ e)) / unit, misfit(exponent), at_bound)
+    return PowerLine(exponent, along / square / unit, misfit(exponent), at_bound)
 
 
-def _power_pairs(
-    first: int, n: int, exponent: float, upper: tuple[np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, float]:
-    """``|g_a(i) - g_a(j)| / unit`` for the pairs of positions ``first, ..., first + n - 1``, and the unit.
+def _power_places(first: int, n: int, exponent: float) -> tuple[np.ndarray, float]:
+    """``g_a(i) / unit``, up to a constant, of the positions ``first, ..., first + n - 1``, and the unit.
 
     With x = 1 + i and c one end of the range, ``g_a(i) - g_a(j) = c^a ((x_i/c)^a - (x_j/c)^a)/a``: taking c
     at the end where the powers are largest keeps every value finite, whatever the exponent.
@@ -471,7 +480,7 @@ def _power_pairs(
     # Below the smallest normal number a quotient of two such numbers has no digits; the limit has them all.
     flat = abs(exponent) < np.finfo(float).tiny
     places = logs if flat else np.expm1(exponent * logs) / exponent
-    return np.abs(places[upper[0]] - places[upper[1]]), float(np.exp(exponent * origin))
+    return places, float(np.exp(exponent * origin))
 
 
 # --- axes -----------------------------------------------------------------------------------------------

@@ -14,21 +14,24 @@ import signal
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from multiprocessing import get_context
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.spatial.distance import squareform
+from scipy.stats import rankdata
 from scipy.stats import t as student_t
 
 from posgeom import __version__, checks
-from posgeom.comparison import SCHEMES, PowerLine, compare_schemes, fit_power_line
+from posgeom.comparison import SCHEMES, PowerLine, fit_power_line
 from posgeom.corpora import Corpus
-from posgeom.distances import hellinger_distances
+from posgeom.distances import euclidean_distances, hellinger_distances
 from posgeom.encodings import power_line
+from posgeom.factored import FactoredGram, cross_gram, leading, leading_above
 from posgeom.monotonicity import violation_rate
 from posgeom.noise import centred_gram, jackknife, projected_distances, sampling_floor
 from posgeom.positions import PositionalCounts
@@ -43,7 +46,7 @@ from posgeom.reading import (
     states_of_this_run,
     what_was_read,
 )
-from posgeom.stress import rank_agreement, stress
+from posgeom.stress import pair_stress
 from posgeom.tally import counts_digest
 from posgeom.tokenisation import Tokenisation
 
@@ -61,6 +64,11 @@ DROPPED = 5
 WORDS_SHOWN = 5
 # Beyond this many seconds of repeated floors a pool of processes pays for its start.
 POOL_PAYS = 8.0
+# From so many positions on no spectrum is decomposed in full, and no shuffle makes a matrix of distances.
+FACTORED_FROM = 1024
+LEADING = 32
+# A report as JSON holds the distances of all pairs up to so many positions.
+DISTANCES_UP_TO = 1024
 
 # The schemes of the table. ALiBi's heads differ by their slope alone, which scaled stress does not see.
 FIXED = (
@@ -121,8 +129,9 @@ class Diagnosis:
     noise_share
         the share of ``mean_plug_in`` that is sampling noise.
     eigenvalues, edge, rank, split_rank
-        spectrum of the Gram matrix of ``squared``, descending; the largest eigenvalue that order-free texts
-        reach; how many exceed it; the same count by two halves of the texts.
+        spectrum of the Gram matrix of ``squared``, descending (from 1,024 positions on its leading part, more
+        than ``rank``); the largest eigenvalue that order-free texts reach; how many exceed it; the same count
+        by two halves of the texts.
     corrected
         ``(n, n)`` distances along the first ``rank`` axes; zeros without a signal.
     violations_plug_in, violations_corrected
@@ -159,6 +168,12 @@ class Diagnosis:
     late: PowerLine | None
     table: tuple[SchemeFit, ...]
     first_words: tuple[tuple[str, float, float], ...]
+
+    @property
+    def first_share(self) -> float:
+        """The share of the first eigenvalue in the sum of all, which is the trace of the Gram matrix."""
+        trace = (self.n - 1) / 2 * self.mean_corrected
+        return float(self.eigenvalues[0] / trace) if trace > 0 else float("nan")
 
     @property
     def command(self) -> str:
@@ -217,7 +232,9 @@ class Diagnosis:
                     {"word": word, "at_the_start": start, "anywhere": anywhere}
                     for word, start, anywhere in self.first_words
                 ],
-                "distances": {"plug_in": self.plug_in.tolist(), "corrected": self.corrected.tolist()},
+                "distances": {"plug_in": self.plug_in.tolist(), "corrected": self.corrected.tolist()}
+                if self.n <= DISTANCES_UP_TO
+                else None,
             }
         )
 
@@ -316,79 +333,45 @@ def measure(reader: Reader, settings: Settings, n: int, jobs: int, progress: Pro
     counts = PositionalCounts(total)
     n, texts = counts.n, int(sizes.sum())
 
-    started = time.monotonic()
     progress("measuring", 0.0, texts)
+    started = time.monotonic()
     plug_in, squared = _distances(counts)
     seconds = time.monotonic() - started
-    tasks = [("without", group) for group in range(len(parts) if len(parts) > 1 else 0)]
-    tasks += [("shuffled", number) for number in range(settings.shuffles)]
-    context = _Context(parts, settings.seed)
-    results = {}
-    pool_pays = jobs > 1 and seconds * len(tasks) > POOL_PAYS
-    pool = (
-        ProcessPoolExecutor(min(jobs, len(tasks)), get_context("spawn"), _enter, (context,))
-        if pool_pays
-        else nullcontext()
-    )
-    try:
-        with pool:
-            found = pool.map(_perform, tasks) if pool_pays else map(context.perform, tasks)
-            for number, (task, result) in enumerate(zip(tasks, found, strict=True), start=1):
-                results[task] = result
-                progress("measuring", number / (len(tasks) + 1), texts)
-    except BaseException:
-        if pool_pays:
-            pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    edge = float(
-        np.quantile([results["shuffled", k] for k in range(settings.shuffles)], 0.95, method="higher")
-    )
-    eigenvalues = np.linalg.eigvalsh(centred_gram(squared))[::-1]
-    # What differs by rounding only is no signal, and neither is an edge of exactly zero.
-    floor = max(edge, 1e-12)
-    rank = int(np.count_nonzero(eigenvalues > floor))
-    corrected = projected_distances(squared, rank)
-    encodings = _encodings(n, settings)
+    groups = range(len(parts) if len(parts) > 1 else 0)
+    steps = _Steps(settings.shuffles + len(groups) + 1, texts, progress)
+    context = _Context(parts, settings, n)
+    with _pool(context, jobs, seconds * (settings.shuffles + len(groups)) > POOL_PAYS) as perform:
+        largest = steps.of(perform([("shuffled", number) for number in range(settings.shuffles)]))
+        edge = float(np.quantile(largest, 0.95, method="higher"))
+        # What differs by rounding only is no signal, and neither is an edge of exactly zero.
+        floor = max(edge, 1e-12)
+        eigenvalues = _eigenvalues(counts, squared, floor)
+        rank = int(np.count_nonzero(eigenvalues > floor))
+        without = steps.of(perform([("without", group, rank) for group in groups]))
+    corrected = _projected(counts, squared, rank)
     member = np.repeat(np.arange(len(parts), dtype=np.int16), sizes)
-
-    def numbers(plug_in: np.ndarray, squared: np.ndarray) -> np.ndarray:
-        clean = projected_distances(squared, rank)
-        share = _noise_share(plug_in, squared)
-        if rank == 0 or not clean.any():
-            return np.array([share])
-        line = fit_power_line(clean)
-        fits = [stress(encodings[name], clean, scale="optimal") for name in FIXED]
-        return np.array([share, line.exponent, *fits, line.stress])
 
     def score(docs: np.ndarray) -> np.ndarray:
         present = np.unique(docs)
         if len(present) == len(parts):
-            return numbers(plug_in, squared)
+            return _numbers(_mean(plug_in**2), _mean(squared), corrected, settings)
         (missing,) = set(range(len(parts))) - set(present.tolist())
-        return numbers(*results["without", missing])
+        return without[missing]
 
     positive = bool(plug_in.any())
     line = fit_power_line(corrected) if positive and corrected.any() else None
     estimate = score(member) if positive else np.array([np.nan])
     knife = jackknife(score, member, member) if positive and len(parts) > 1 else None
     intervals = _intervals(estimate, knife)
-    if line is not None:
-        encodings = encodings | {FITTED: line.scale * power_line(n, line.exponent)}
-    table = _plug_in_table(plug_in, encodings, settings) if positive else []
+    schemes = list(FIXED) if line is None else [*FIXED, FITTED]
+    table = _table(schemes, line, plug_in, corrected, settings) if positive else []
     exponent = late = None
     if line is not None:
         exponent = intervals[1]
         if n >= 4 * DROPPED and corrected[DROPPED:, DROPPED:].any():
             late = fit_power_line(corrected[DROPPED:, DROPPED:], first=DROPPED)
-        behind = _behind(list(encodings), estimate[2:], knife)
-        order = [
-            float("nan") if name in WITHOUT_ORDER[:2] else rank_agreement(E, corrected)[0]
-            for name, E in encodings.items()
-        ]
-        table = [
-            SchemeFit(row.scheme, row.raw, row.plug_in, intervals[2 + k], behind[k], order[k])
-            for k, row in enumerate(table)
-        ]
+        behind = _behind(schemes, estimate[2:], knife)
+        table = [replace(row, corrected=intervals[2 + k], behind=behind[k]) for k, row in enumerate(table)]
         table.sort(key=lambda row: row.corrected.value)
     progress("measuring", 1.0, texts)
     return Diagnosis(
@@ -424,21 +407,106 @@ def _distances(counts) -> tuple[np.ndarray, np.ndarray]:
     return plug_in, plug_in**2 - sampling_floor(counts)
 
 
+def _eigenvalues(counts: PositionalCounts, squared: np.ndarray, floor: float) -> np.ndarray:
+    """Eigenvalues of the Gram matrix of ``squared``, descending; of many positions the leading ones."""
+    if counts.n < FACTORED_FROM:
+        return np.linalg.eigvalsh(centred_gram(squared))[::-1]
+    return leading_above(FactoredGram(counts.counts), floor, LEADING)[0]
+
+
+def _projected(counts: PositionalCounts, squared: np.ndarray, rank: int) -> np.ndarray:
+    """Distances along the first ``rank`` axes of ``squared``, which are those of ``counts``."""
+    if counts.n < FACTORED_FROM:
+        return projected_distances(squared, rank)
+    return _along_axes(FactoredGram(counts.counts), rank)
+
+
+def _along_axes(gram: FactoredGram, rank: int) -> np.ndarray:
+    if rank == 0:
+        return np.zeros(gram.shape)
+    eigenvalues, vectors = leading(gram, rank)
+    kept = eigenvalues > 0
+    return euclidean_distances(vectors[:, kept] * np.sqrt(eigenvalues[kept]))
+
+
+def _numbers(plug_in: float, corrected: float, clean: np.ndarray, settings: Settings) -> np.ndarray:
+    """Noise share, from the means of squared distances; exponent and scaled stress of each scheme.
+
+    The last two from the corrected distances ``clean``; they are left out where there is no signal.
+    """
+    share = 1.0 - corrected / plug_in if plug_in > 0 else float("nan")
+    if not clean.any():
+        return np.array([share])
+    line = fit_power_line(clean)
+    d = squareform(clean, checks=False)
+    fits = [pair_stress(_pairs(name, len(clean), settings), d, scale="optimal") for name in FIXED]
+    return np.array([share, line.exponent, *fits, line.stress])
+
+
+def _pairs(name: str, n: int, settings: Settings) -> np.ndarray:
+    """A fixed scheme's dissimilarities of the pairs i < j."""
+    scheme = SCHEMES[name](n, settings.width, np.random.default_rng(settings.seed))
+    return squareform(scheme, checks=False)
+
+
 class _Context:
     """The counts of each group, and what is to be done with them; a process of the pool holds one."""
 
-    def __init__(self, parts: list[sparse.csr_matrix], seed: int) -> None:
-        self.parts, self.seed = parts, seed
+    def __init__(self, parts: list[sparse.csr_matrix], settings: Settings, n: int) -> None:
+        self.parts, self.settings, self.factored = parts, settings, n >= FACTORED_FROM
 
-    def perform(self, task: tuple[str, int]):
-        kind, number = task
+    def perform(self, task: tuple):
+        """The largest eigenvalue of shuffled texts, or the numbers without a group of them."""
+        kind, number, *rank = task
         if kind == "without":
             rest = [part for group, part in enumerate(self.parts) if group != number]
-            return _distances(sum(rest[1:], rest[0]))
-        counts = _over_positions(
-            sum(self.parts[1:], self.parts[0]), np.random.default_rng([self.seed, number])
-        )
-        return float(np.linalg.eigvalsh(centred_gram(_distances(counts)[1]))[-1])
+            return self._without(sum(rest[1:], rest[0]), *rank)
+        counts = sum(self.parts[1:], self.parts[0])
+        rng = np.random.default_rng([self.settings.seed, number])
+        if self.factored:
+            # The residual's square is what the eigenvalue is wrong by.
+            gram = FactoredGram(_tokens_over_positions(counts, rng))
+            return float(leading(gram, 1, tol=1e-6)[0][0])
+        return float(np.linalg.eigvalsh(centred_gram(_distances(_over_positions(counts, rng))[1]))[-1])
+
+    def _without(self, counts: sparse.csr_matrix, rank: int) -> np.ndarray:
+        if self.factored:
+            gram = FactoredGram(counts)
+            clean = _along_axes(gram, rank)
+            return _numbers(gram.mean_plug_in, gram.mean_corrected, clean, self.settings)
+        plug_in, squared = _distances(counts)
+        clean = projected_distances(squared, rank)
+        return _numbers(_mean(plug_in**2), _mean(squared), clean, self.settings)
+
+
+class _Steps:
+    """Counts steps of a known number aloud."""
+
+    def __init__(self, number: int, texts: int, progress: Progress) -> None:
+        self.number, self.done, self.texts, self.progress = number, 0, texts, progress
+
+    def of(self, results: Iterable) -> list:
+        """The results, each a step."""
+        found = []
+        for result in results:
+            found.append(result)
+            self.done += 1
+            self.progress("measuring", self.done / self.number, self.texts)
+        return found
+
+
+@contextmanager
+def _pool(context: _Context, jobs: int, pays: bool):
+    """What performs tasks in order, at once in several processes where that pays."""
+    if jobs == 1 or not pays:
+        yield lambda tasks: map(context.perform, tasks)
+        return
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _enter, (context,)) as pool:
+        try:
+            yield lambda tasks: pool.map(_perform, tasks)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 _context: _Context | None = None
@@ -451,7 +519,7 @@ def _enter(context: _Context) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _perform(task: tuple[str, int]):
+def _perform(task: tuple):
     return _context.perform(task)
 
 
@@ -467,6 +535,18 @@ def _over_positions(counts: sparse.csr_matrix, rng: np.random.Generator) -> np.n
     for position, size in enumerate(np.asarray(counts.sum(axis=1)).ravel()):
         drawn[position] = rng.multivariate_hypergeometric(left, int(size), method="marginals")
         left = left - drawn[position]
+    return drawn
+
+
+def _tokens_over_positions(counts: sparse.csr_matrix, rng: np.random.Generator) -> sparse.csr_matrix:
+    """As :func:`_over_positions`, token by token: for many positions of few texts."""
+    ends = np.concatenate([[0], np.cumsum(np.asarray(counts.sum(axis=1)).ravel())])
+    words = np.asarray(counts.sum(axis=0)).ravel()
+    tokens = np.repeat(np.arange(len(words), dtype=np.int32), words)
+    rng.shuffle(tokens)
+    ones = np.ones(len(tokens), np.int32)
+    drawn = sparse.csr_matrix((ones, tokens, ends), shape=counts.shape)
+    drawn.sum_duplicates()
     return drawn
 
 
@@ -490,6 +570,11 @@ def _split_rank(parts: list[sparse.csr_matrix]) -> int:
         counts = sum(half[1:], half[0]).astype(np.float64)
         roots = sparse.diags(1.0 / np.asarray(counts.sum(axis=1)).ravel()) @ counts
         centred.append(roots.sqrt())
+    if len(centred[0].indptr) > FACTORED_FROM:
+        gram = cross_gram(*centred)
+        least = -leading(-gram, 1, tol=1e-6)[0][0]
+        above = max(-least, 1e-12)
+        return int(np.count_nonzero(leading_above(gram, above, LEADING)[0] > above))
     gram = np.asarray((centred[0] @ centred[1].T).todense())
     gram = gram - gram.mean(axis=0)
     gram = gram - gram.mean(axis=1, keepdims=True)
@@ -497,18 +582,30 @@ def _split_rank(parts: list[sparse.csr_matrix]) -> int:
     return int(np.count_nonzero(eigenvalues > max(-eigenvalues[0], 1e-12)))
 
 
-def _encodings(n: int, settings: Settings) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(settings.seed)
-    return {name: SCHEMES[name](n, settings.width, rng) for name in FIXED}
-
-
-def _plug_in_table(
-    plug_in: np.ndarray, encodings: dict[str, np.ndarray], settings: Settings
+def _table(
+    schemes: list[str],
+    line: PowerLine | None,
+    plug_in: np.ndarray,
+    corrected: np.ndarray,
+    settings: Settings,
 ) -> list[SchemeFit]:
-    return [
-        SchemeFit(row.scheme, row.raw_stress, row.scaled_stress)
-        for row in compare_schemes(plug_in, encodings, d=settings.width, rng=settings.seed)
-    ]
+    """Each scheme against the plug-in distances, and by its order against the corrected ones."""
+    n = len(plug_in)
+    d, clean = squareform(plug_in, checks=False), squareform(corrected, checks=False)
+    ranks = rankdata(clean) if line is not None else None
+    table = []
+    for name in schemes:
+        if name == FITTED:
+            e = squareform(line.scale * power_line(n, line.exponent), checks=False)
+        else:
+            e = _pairs(name, n, settings)
+        order = None
+        if line is not None:
+            told = name not in WITHOUT_ORDER[:2] and np.ptp(e) > 0 and np.ptp(clean) > 0
+            order = float(np.corrcoef(rankdata(e), ranks)[0, 1]) if told else float("nan")
+        fit = SchemeFit(name, pair_stress(e, d), pair_stress(e, d, scale="optimal"), spearman=order)
+        table.append(fit)
+    return table
 
 
 def _intervals(estimate: np.ndarray, knife) -> list[Interval]:
@@ -550,11 +647,6 @@ def _first_words(
         for word in words
         if gain[word] > 0
     )
-
-
-def _noise_share(plug_in: np.ndarray, squared: np.ndarray) -> float:
-    before = _mean(plug_in**2)
-    return 1.0 - _mean(squared) / before if before > 0 else float("nan")
 
 
 def _mean(matrix: np.ndarray) -> float:

@@ -119,9 +119,8 @@ def _evidence(d: Diagnosis) -> Iterable[str]:
         f"{d.split_rank}."
     )
     if d.rank and d.line is not None:
-        first = d.eigenvalues[0] / d.eigenvalues.sum() if d.eigenvalues.sum() > 0 else float("nan")
-        if 0 < first <= 1:
-            yield f"The first axis holds {first:.0%} of what is left."
+        if 0 < d.first_share <= 1:
+            yield f"The first axis holds {d.first_share:.0%} of what is left."
         yield (
             f"Position exponent {_interval(d.exponent)}"
             + (" (an end of the range that is searched)" if d.line.at_bound else "")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.optimize import isotonic_regression
+from scipy.spatial.distance import squareform
 from scipy.stats import kendalltau, spearmanr
 
 from posgeom import checks
 
-__all__ = ["kruskal_stress1", "optimal_scale", "rank_agreement", "stress"]
+__all__ = ["kruskal_stress1", "optimal_scale", "pair_stress", "rank_agreement", "stress"]
 
 
 def stress(E: np.ndarray, D: np.ndarray, *, scale: str = "none") -> float:
@@ -40,9 +41,15 @@ def stress(E: np.ndarray, D: np.ndarray, *, scale: str = "none") -> float:
     """
     if scale not in ("none", "optimal"):
         raise ValueError(f"scale must be 'none' or 'optimal', not {scale!r}")
-    e, d = _pairs(E, D)
-    factor = _scale(e, d) if scale == "optimal" else 1.0
-    residual = factor * e - d
+    return pair_stress(*_pairs(E, D), scale=scale)
+
+
+def pair_stress(e: np.ndarray, d: np.ndarray, *, scale: str = "none") -> float:
+    """:func:`stress` of pairs i < j in the order of :func:`scipy.spatial.distance.squareform`, unchecked: for
+    many scores of one large matrix.
+    """
+    residual = (_scale(e, d) if scale == "optimal" else 1.0) * e
+    residual -= d
     return float(residual @ residual / (d @ d))
 
 
@@ -87,15 +94,14 @@ def rank_agreement(E: np.ndarray, D: np.ndarray) -> tuple[float, float]:
 def _pairs(E: np.ndarray, D: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     E, D = checks.square_dissimilarity(E, "E"), checks.square_dissimilarity(D, "D")
     checks.same_shape(E, D)
-    upper = np.triu_indices(len(D), 1)
-    d = D[upper]
+    d = squareform(D, checks=False)
     if not d.any():
         raise ValueError(
             "D is zero for every pair, or has one position: stress is a share of the sum of D^2, here 0"
         )
     # One unit for both, so that no square overflows or vanishes.
     unit = d.max()
-    return E[upper] / unit, d / unit
+    return squareform(E, checks=False) / unit, d / unit
 
 
 def _scale(e: np.ndarray, d: np.ndarray) -> float:
