@@ -8,6 +8,7 @@
 #   make serve    the site at http://localhost:8000
 #   make student  the notebooks without solutions: _build/student
 #   make pdf      the whole book for print: _build/geometry-of-positional-encodings.pdf
+#   make bench    posgeom beside what one would use without it: benchmarks/RESULTS.md
 #   make clean    delete _build;  make distclean: .venv too
 
 PYTHON ?= $(firstword $(foreach name,python3.11 python3,$(if $(shell command -v $(name)),$(name))) python3)
@@ -16,7 +17,7 @@ JOBS   ?= 2
 BIN    := .venv/bin
 
 .DEFAULT_GOAL := book
-.PHONY: book test check-site check-colab lab serve student pdf clean distclean environment lint
+.PHONY: book test check-site check-colab lab serve student pdf bench clean distclean environment lint
 
 environment:
 	@$(PYTHON) tools/environment.py
@@ -48,6 +49,10 @@ student: environment
 
 pdf: book
 	@$(BIN)/python tools/pdf.py
+
+bench: book
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c requirements.txt -r benchmarks/requirements.txt
+	@$(BIN)/python benchmarks/run.py $(BENCH)
 
 clean:
 	rm -rf _build

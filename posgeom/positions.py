@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["COUNTS", "PositionalCounts", "load_counts", "shuffled"]
 
 # Tokens counted at once: what is held beside the counts does not grow with the corpus.
-BLOCK_TOKENS = 1 << 20
+BLOCK_TOKENS = 1 << 21
 
 # name -> file of posgeom/data
 COUNTS = {"sst2": "sst2_counts.npz", "b_sst2": "b_sst2_counts.npz"}
@@ -326,20 +326,30 @@ def _blocks(ids: Iterable[Sequence[int]] | np.ndarray) -> Iterator[tuple[int, np
 def _count_block(
     flat: np.ndarray, lengths: np.ndarray, first: int, n: int | None, vocab_size: int
 ) -> sparse.csr_matrix:
-    starts = np.cumsum(lengths) - lengths
-    positions = np.arange(flat.size) - np.repeat(starts, lengths)
-    outside = (flat < 0) | (flat >= vocab_size)
-    if outside.any():
-        where = int(np.argmax(outside))
-        text = first + int(np.searchsorted(np.cumsum(lengths), where, side="right"))
+    if flat.size and (flat.min() < 0 or flat.max() >= vocab_size):
+        where = int(np.argmax((flat < 0) | (flat >= vocab_size)))
+        ends = np.cumsum(lengths)
+        text = int(np.searchsorted(ends, where, side="right"))
         raise ValueError(
-            f"text {text}, position {positions[where]}: id {flat[where]} is outside the vocabulary, "
-            f"0 … {vocab_size - 1}"
+            f"text {first + text}, position {where - ends[text] + lengths[text]}: id {flat[where]} is "
+            f"outside the vocabulary, 0 … {vocab_size - 1}"
         )
     rows = int(lengths.max()) if n is None else n
-    counted = positions < rows
-    ones = np.ones(int(counted.sum()), dtype=np.int64)
-    return sparse.coo_matrix((ones, (positions[counted], flat[counted])), shape=(rows, vocab_size)).tocsr()
+    # Cells in one number each: sorted, the equal ones lie side by side.
+    whole = np.int32 if max(rows * vocab_size, flat.size) <= np.iinfo(np.int32).max else np.int64
+    starts = (np.cumsum(lengths) - lengths).astype(whole)
+    cells = np.arange(flat.size, dtype=whole)
+    cells -= np.repeat(starts, lengths)
+    counted = cells < rows
+    cells = cells[counted]
+    cells *= whole(vocab_size)
+    cells += flat[counted].astype(whole, copy=False)
+    cells.sort()
+    found = np.flatnonzero(np.diff(cells, prepend=whole(-1)))
+    times = np.diff(found, append=len(cells))
+    cells = cells[found]
+    indptr = np.searchsorted(cells, np.arange(rows + 1, dtype=np.int64) * vocab_size)
+    return sparse.csr_matrix((times, cells % whole(vocab_size), indptr), shape=(rows, vocab_size))
 
 
 def _padded_sum(a: sparse.csr_matrix, b: sparse.csr_matrix) -> sparse.csr_matrix:

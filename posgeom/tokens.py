@@ -134,7 +134,7 @@ def text_ids(text: Sequence[int], index: int) -> np.ndarray:
     array = np.asarray(text)
     if array.ndim == 1 and array.size == 0:
         return array.astype(np.int64)
-    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+    if array.ndim != 1 or array.dtype.kind not in "iu":
         raise ValueError(
             f"text {index} of ids must be a row of integers, not {array.dtype} with {array.ndim} axes; "
             "ids is an (M, n) array, or a list with one array a text"
