@@ -38,6 +38,7 @@ from threadpoolctl import threadpool_limits
 
 from posgeom.corpora import load_corpus
 from posgeom.distances import euclidean_distances, hellinger_distances
+from posgeom.encodings import alibi_distances
 from posgeom.mds import classical_mds, gram_matrix, smacof
 from posgeom.monotonicity import violation_rate
 from posgeom.noise import sampling_floor
@@ -100,6 +101,11 @@ class Report:
 
 def say(line: str) -> None:
     print(line, flush=True)
+
+
+def _fewer(turns: int) -> int:
+    """Turns of what takes a minute."""
+    return max(2, (turns + 1) // 2)
 
 
 def _spread(values: list[float]) -> str:
@@ -186,9 +192,7 @@ def counting(report: Report, data: Data, turns: int) -> None:
     report.row(what, "a Counter a position, column by column", "", f"{_spread(ratios)} ×", None)
     for threads, parallel in ((1, "false"), (os.cpu_count() or 1, "true")):
         os.environ["TOKENIZERS_PARALLELISM"] = parallel
-        times = report.take_turns(
-            f"tokenising on {threads}", max(2, turns // 2), posgeom=ours, tokenise=tokenise
-        )
+        times = report.take_turns(f"tokenising on {threads}", _fewer(turns), posgeom=ours, tokenise=tokenise)
         shares = [100 * ratio for ratio in times.ratios("posgeom", "tokenise")]
         beside = f"tokenising them on {threads} thread{'s' if threads > 1 else ''}"
         report.row(what, beside, "≤ 10 %", f"{_spread(shares)} %", statistics.median(shares) <= 10)
@@ -214,8 +218,14 @@ def hellinger(report: Report, data: Data, turns: int) -> None:
 
 
 def scaling(report: Report, data: Data, turns: int) -> None:
-    n, d = 4096, 10
-    D = hellinger_distances(data.windows(n))
+    n = 4096
+    noisy = hellinger_distances(data.windows(n))
+    _scaling(report, turns, "reviews joined, a flat spectrum of noise", noisy)
+    _scaling(report, turns, "square root of the lag, a steep spectrum", np.sqrt(alibi_distances(n)))
+
+
+def _scaling(report: Report, turns: int, kind: str, D: np.ndarray) -> None:
+    n, d = len(D), 10
     matrix = DistanceMatrix(D)
     truth = eigh(gram_matrix(D), eigvals_only=True, subset_by_index=[n - d, n - 1])[::-1]
 
@@ -235,12 +245,12 @@ def scaling(report: Report, data: Data, turns: int) -> None:
         return float(np.max(np.abs(eigenvalues / truth - 1)))
 
     points, other, approximate = ours(), sklearn(), fsvd()
-    own = error((points**2).sum(axis=0))
     _close(np.abs(points), np.abs(other), 1e-6 * np.abs(points).max())
-    theirs = error(approximate.eigvals.to_numpy()[:d])
-    times = report.take_turns("scaling", turns, posgeom=ours, fsvd=fsvd, sklearn=sklearn)
-    what = f"classical scaling to {d} of n = {n:,}"
-    report.at_least(what, "scikit-learn `ClassicalMDS`", 5, times.ratios("sklearn", "posgeom"))
+    own, theirs = error((points**2).sum(axis=0)), error(approximate.eigvals.to_numpy()[:d])
+    times = report.take_turns(f"scaling, {kind}", turns, posgeom=ours, fsvd=fsvd)
+    both = report.take_turns(f"scaling, {kind}, in full", _fewer(turns), posgeom=ours, sklearn=sklearn)
+    what = f"classical scaling to {d} of n = {n:,} ({kind})"
+    report.at_least(what, "scikit-learn `ClassicalMDS`", 5, both.ratios("sklearn", "posgeom"))
     report.at_least(what, 'scikit-bio `pcoa(method="fsvd")`', 1, times.ratios("fsvd", "posgeom"))
     measured = f"{own:.1e} beside {theirs:.1e}"
     report.row(f"{what}: error of eigenvalues", "the same, against `eigh`", "smaller", measured, own < theirs)
@@ -265,7 +275,7 @@ def majorisation(report: Report, data: Data, turns: int) -> None:
         def ours(D=D, d=d, start=start, tol=tol) -> np.ndarray:
             return smacof(D, d, init=start, tol=tol).points
 
-        times = report.take_turns(f"smacof {n} {d}", turns, posgeom=ours, sklearn=theirs)
+        times = report.take_turns(f"smacof {n} {d}", _fewer(turns), posgeom=ours, sklearn=theirs)
         ratios = times.ratios("sklearn", "posgeom")
         note = f"; stress {reached:.6f} beside {goal:.6f}"
         what = f"SMACOF to d = {d}, n = {n}"
@@ -295,7 +305,7 @@ def violations(report: Report, data: Data, turns: int) -> None:
         return violation_rate(D)
 
     assert ours() == cubic()
-    times = report.take_turns("violations", turns, posgeom=ours, cubic=cubic)
+    times = report.take_turns("violations", 2, posgeom=ours, cubic=cubic)
     what = f"violation rate, n = {n:,}"
     report.at_least(what, "all triples, vectorised", 10, times.ratios("cubic", "posgeom"))
 
@@ -340,9 +350,7 @@ def growth(report: Report, data: Data, turns: int) -> None:
     def grow(name: str, sizes: list[int], call_of: Callable[[int], Callable[[], object]]) -> None:
         points = []
         for size in sizes:
-            call = call_of(size)
-            call()
-            times = report.take_turns(f"{name} at {size}", max(2, turns // 2), posgeom=call)
+            times = report.take_turns(f"{name} at {size}", _fewer(turns), posgeom=call_of(size))
             points.append((size, min(times.seconds["posgeom"])))
         report.growth.append((name, points))
         say(f"  {name}: " + ", ".join(f"{size:,}: {seconds:.3g} s" for size, seconds in points))
@@ -359,7 +367,7 @@ def growth(report: Report, data: Data, turns: int) -> None:
     windows = data.windows(sizes[-1])
     counts = {size: PositionalCounts(windows.counts[:size]) for size in sizes}
     grow("Hellinger distances, by n", sizes, lambda size: lambda: hellinger_distances(counts[size]))
-    grow("sampling floor, by n", sizes[:-1], lambda size: lambda: sampling_floor(counts[size]))
+    grow("sampling floor, by n", sizes, lambda size: lambda: sampling_floor(counts[size]))
     D = hellinger_distances(windows)
     grow("violation rate, by n", sizes, lambda size: lambda: violation_rate(D[:size, :size]))
     grow("classical scaling to 10, by n", sizes, lambda size: lambda: classical_mds(D[:size, :size], 10))

@@ -23,6 +23,7 @@ __all__ = ["MDS", "classical_mds", "effective_rank", "gram_matrix", "low_rank", 
 # milliseconds.
 PARTIAL_FROM = 400
 PARTIAL_SHARE = 10
+LANCZOS_TOLERANCE = 1e-10
 # Majorisation steps go on while each still takes this share off the stress: they choose the valley.
 VALLEY_FOUND = 1e-4
 
@@ -157,7 +158,8 @@ def _partial(B: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
     n = len(B)
     try:
         # A fixed start makes the answer repeatable; it must not be constant, which B maps to 0.
-        return eigsh(B, k=d, which="LA", v0=np.cos(np.arange(n) ** 2 + 1.0))
+        # An eigenvalue is wrong by about the square of the tolerance.
+        return eigsh(B, k=d, which="LA", tol=LANCZOS_TOLERANCE, v0=np.cos(np.arange(n) ** 2 + 1.0))
     except ArpackError:
         # Lanczos fails on B = 0, where every position is alike, and may not converge on a flat spectrum.
         return eigh(B, subset_by_index=[n - d, n - 1])
