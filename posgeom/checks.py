@@ -8,7 +8,7 @@ import numpy as np
 
 __all__ = ["finite_matrix", "generator", "points", "positive_int", "same_shape", "square_dissimilarity"]
 
-TILE = 512
+TILE = 128
 
 
 def generator(rng: np.random.Generator | int) -> np.random.Generator:

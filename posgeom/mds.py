@@ -11,8 +11,9 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import eigh, svd
+from scipy.linalg.blas import dsymv
 from scipy.optimize import minimize
-from scipy.sparse.linalg import ArpackError, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from posgeom import checks
 from posgeom.distances import euclidean_distances
@@ -24,6 +25,7 @@ __all__ = ["MDS", "classical_mds", "effective_rank", "gram_matrix", "low_rank", 
 PARTIAL_FROM = 400
 PARTIAL_SHARE = 10
 LANCZOS_TOLERANCE = 1e-10
+CACHED_ENTRIES = 1 << 16
 # Majorisation steps go on while each still takes this share off the stress: they choose the valley.
 VALLEY_FOUND = 1e-4
 
@@ -81,10 +83,15 @@ def gram_matrix(D: np.ndarray) -> np.ndarray:
     squared = checks.square_dissimilarity(D, "D")
     squared *= squared
     row = squared.mean(axis=0)
-    squared -= row[:, None]
-    squared -= row[None, :]
-    squared += row.mean()
-    squared *= -0.5
+    mean = row.mean()
+    # Some rows at a time stay in the cache for all four steps.
+    height = max(1, CACHED_ENTRIES // len(row))
+    for start in range(0, len(row), height):
+        block = squared[start : start + height]
+        block -= row[start : start + height, None]
+        block -= row[None, :]
+        block += mean
+        block *= -0.5
     return squared
 
 
@@ -156,10 +163,12 @@ def _top(B: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _partial(B: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
     n = len(B)
+    # Time goes into reading B, and this product reads one triangle of it.
+    product = LinearOperator(B.shape, matvec=lambda x: dsymv(1.0, B.T, x), dtype=np.float64)
     try:
         # A fixed start makes the answer repeatable; it must not be constant, which B maps to 0.
         # An eigenvalue is wrong by about the square of the tolerance.
-        return eigsh(B, k=d, which="LA", tol=LANCZOS_TOLERANCE, v0=np.cos(np.arange(n) ** 2 + 1.0))
+        return eigsh(product, k=d, which="LA", tol=LANCZOS_TOLERANCE, v0=np.cos(np.arange(n) ** 2 + 1.0))
     except ArpackError:
         # Lanczos fails on B = 0, where every position is alike, and may not converge on a flat spectrum.
         return eigh(B, subset_by_index=[n - d, n - 1])
