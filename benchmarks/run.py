@@ -342,7 +342,11 @@ def book(report: Report, data: Data, turns: int) -> None:
         f"{sum(seconds):.0f} s for {len(seconds)} of {len(chapters)}, at most {max(seconds):.0f} s each"
     )
     report.row(
-        "the chapters, one after the other", "wall time when `make book` last ran each", "", measured, None
+        "the chapters, one after the other",
+        "wall time when each was last run, whatever else ran",
+        "",
+        measured,
+        None,
     )
 
 
