@@ -448,7 +448,7 @@ def _axis_figure(d: Diagnosis) -> figures.PageFigure:
         xlabel="position",
         ylabel="coordinate",
         alt="The coordinate of each position on the first axis of the corrected distances, and the power "
-        f"line with exponent {d.line.exponent:.2f} fitted to it.",
+        f"line whose exponent, {d.line.exponent:.2f}, fits all corrected distances, at its best scale here.",
     )
 
 
