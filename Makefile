@@ -26,7 +26,7 @@ book: environment
 	@$(BIN)/python tools/build.py --jobs $(JOBS)
 
 test: environment lint
-	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadgroup $(PYTEST)
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) $(PYTEST)
 
 check-site: book
 	@$(BIN)/python tools/check_site.py --jobs $(JOBS)

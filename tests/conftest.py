@@ -10,23 +10,38 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tools import build
 
 ROOT = build.ROOT
 # No test needs a hub; a library that finds none tries again for half a minute. It reads this when imported.
 os.environ["HF_HUB_OFFLINE"] = "1"
-# What takes minutes, and is made once.
+# What takes minutes and is made once, and the files whose tests need it.
 MADE_ONCE = {"runs", "variants", "site"}
+OF_THE_BOOK = {f"tests/test_{name}.py" for name in ("notebooks", "site", "check_site", "verdicts")}
+
+
+class OneWorkerHasTheBook(LoadScopeScheduling):
+    """With several workers: files are handed out whole, and those that need the book to one worker.
+
+    The marks of ``--dist loadgroup`` would say it too, but pytest-xdist 3.8 loses them with pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "the book" if file in OF_THE_BOOK else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log) -> OneWorkerHasTheBook:
+    return OneWorkerHasTheBook(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers, one of them has the book: the others test what needs none of it meanwhile."""
     for item in items:
-        if MADE_ONCE & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("book"))
-        if "cluster" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("cluster"))
+        file = item.nodeid.partition("::")[0]
+        if MADE_ONCE & set(getattr(item, "fixturenames", ())) and file not in OF_THE_BOOK:
+            raise pytest.UsageError(f"{file} needs the book: name it in OF_THE_BOOK of tests/conftest.py")
 
 
 @pytest.fixture(scope="session")
