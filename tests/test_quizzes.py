@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import nbformat
 import pytest
@@ -31,3 +32,19 @@ def test_a_quiz_has_one_right_answer_a_question_and_explains_the_others(name):
         assert [letter for letter, *_ in options] == list("abcde")[: len(options)]
         assert [verdict for _, _, verdict, _ in options].count("Yes") == 1
         assert all(len(reason) > 20 for *_, reason in options)
+
+
+def test_no_habit_of_the_key_answers_the_quizzes():
+    """Neither one letter throughout nor the longest option gets far beyond guessing, which finds a third."""
+    letters, longest, number = Counter(), 0, 0
+    for path in NOTEBOOKS.values():
+        cells = nbformat.read(path, as_version=4).cells
+        quiz = next(cell.source for cell in cells if cell.id == "check-yourself")
+        for question in re.split(r"^\*\*\d+\.\*\* ", quiz, flags=re.M)[1:]:
+            options = OPTION.findall(question)
+            ((letter, text),) = [option[:2] for option in options if option[2] == "Yes"]
+            letters[letter] += 1
+            longest += all(len(text) > len(option[1]) for option in options if option[2] == "No")
+            number += 1
+    assert max(letters.values()) <= 0.4 * number, letters
+    assert longest <= 0.45 * number

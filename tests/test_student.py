@@ -95,6 +95,23 @@ def test_each_exercise_of_a_chapter_has_one_stub_and_nothing_of_a_solution_is_le
             assert cell.source in kept, cell.id
 
 
+@each_notebook
+def test_a_student_has_the_check_that_an_exercise_names_before_the_solution_is_opened(name):
+    made = student.without_solutions(nbformat.read(NOTEBOOKS[name], as_version=4), name)
+    defined, starred = set(), 0
+    for cell in made.cells:
+        if cell.cell_type == "code":
+            defined |= set(re.findall(r"^def (check_\w+)\(", cell.source, re.M))
+            continue
+        for exercise in re.findall(r"\{exercise-start\}(.*?)\{exercise-end\}", cell.source, re.DOTALL):
+            named = set(re.findall(r"`(check_\w+)", exercise))
+            assert named <= defined, f"{named - defined} is not there yet, or is in a solution"
+            if re.search(r"^★ ", exercise, re.M):
+                starred += 1
+                assert named, f"an exercise with one star has an answer to check:\n{exercise}"
+    assert starred
+
+
 @pytest.mark.parametrize("name", [next(iter(name for name in NOTEBOOKS if name.startswith("05")))])
 def test_a_chapter_of_students_runs_up_to_its_first_stub(name, tmp_path):
     made = student.without_solutions(nbformat.read(NOTEBOOKS[name], as_version=4), name)
