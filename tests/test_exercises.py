@@ -25,3 +25,21 @@ def test_a_slip_that_happens_to_be_right_is_right():
 
 def test_what_is_no_number_is_not_right():
     assert check_number(float("nan"), 1.0).startswith("Not yet")
+
+
+def test_a_number_with_too_few_digits_is_told_from_a_wrong_one():
+    assert check_number(0.33, 1 / 3) == "Nearly: 0.33 is the number with too few digits."
+    assert check_number(1.33, 4 / 3, tol=1e-3).startswith("Nearly")
+    assert check_number(0.34, 1 / 3).startswith("Not yet")
+    assert check_number(0, 0.2).startswith("Not yet"), "a rounding to no decimal is a guess"
+    # A whole number is not a rounding of another one.
+    assert check_number(1150, 1153).startswith("Not yet")
+
+
+def test_a_slip_is_named_when_it_is_rounded_too():
+    slips = [(1 / 36, "Not one half.")]
+    assert check_number(0.0278, 0.5, slips=slips) == "Not one half."
+    assert check_number(0.03, 0.5, slips=slips) == "Not one half."
+    assert check_number(0.0, 0.5, slips=slips).startswith("Not yet")
+    # A slip that is met exactly goes before a rounding of the right number.
+    assert check_number(0.3, 0.31, slips=[(0.3, "A slip.")], tol=1e-3) == "A slip."
