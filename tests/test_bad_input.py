@@ -334,7 +334,7 @@ def test_a_path_without_permission(tmp_path, capsys, request):
     closed.mkdir()
     (closed / "x.txt").write_bytes(LINES)
     # The folders of pytest are closed to other users: open the way to these files alone.
-    for folder in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
         folder.chmod(folder.stat().st_mode | stat.S_IXOTH | stat.S_IXGRP)
     stress(corpus, *WHITESPACE, "--html", tmp_path / "warm.html", capsys=capsys)
     (tmp_path / "warm.html").unlink()
