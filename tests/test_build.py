@@ -67,6 +67,26 @@ def test_a_failure_is_told_in_full_fails_the_build_and_is_never_cached(toy_book,
     assert not list(toy_book.build.rglob("*.partial*"))
 
 
+@pytest.mark.parametrize("lost, recovers", [(2, True), (9, False)])
+def test_a_kernel_that_lost_its_port_is_started_again_but_not_for_ever(tmp_path, lost, recovers):
+    """The command in place of papermill fails as it does so often, then does nothing."""
+    tally = tmp_path / "tally"
+    tally.write_text("")
+    script = (
+        "import pathlib, sys\n"
+        f"tally = pathlib.Path({str(tally)!r})\n"
+        "tally.write_text(tally.read_text() + 'x')\n"
+        f"sys.exit('RuntimeError: {build.NO_KERNEL}' if len(tally.read_text()) <= {lost} else 0)\n"
+    )
+    outcome = build._started([sys.executable, "-c", script], os.environ)
+    assert (outcome.returncode == 0) == recovers
+    assert len(tally.read_text()) == build.KERNEL_STARTS
+    # Any other failure is told at once.
+    tally.write_text("")
+    build._started([sys.executable, "-c", script.replace(build.NO_KERNEL, "another")], os.environ)
+    assert len(tally.read_text()) == 1
+
+
 def test_a_kernel_that_dies_is_a_failure_too(toy_book):
     run = build.run_notebook(toy_book, toy_book.add("01_dies", "import os; os._exit(3)"))
     assert run.error and "01_dies.ipynb did not run to its end" in run.error

@@ -51,6 +51,9 @@ SOURCES = (
 )
 SITE_SOURCES = ("_config.yml", "_toc.yml", "tools/bookext.py", "requirements.txt")
 
+NO_KERNEL = "Kernel died before replying to kernel_info"
+KERNEL_STARTS = 3
+
 # One thread a notebook: two share the cores, and a sum split over threads may differ in its last digits.
 RUN_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -224,15 +227,8 @@ def run_notebook(
     try:
         partial_records.write_text("{}\n", encoding="utf-8")
         started = time.monotonic()
-        outcome = subprocess.run(
-            _papermill(notebook, partial, scratch, parameters),
-            env=_run_environment(book, partial_records),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
+        outcome = _started(
+            _papermill(notebook, partial, scratch, parameters), _run_environment(book, partial_records)
         )
         seconds = time.monotonic() - started
         if outcome.returncode != 0:
@@ -246,6 +242,28 @@ def run_notebook(
         partial.unlink(missing_ok=True)
         partial_records.unlink(missing_ok=True)
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _started(command: list[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run papermill, and again when its kernel did not start.
+
+    A kernel's ports are chosen before it binds them, so of two kernels that start at once one can lose its
+    port to the other. It dies then before it has run anything.
+    """
+    for _ in range(KERNEL_STARTS):
+        outcome = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+        if outcome.returncode == 0 or NO_KERNEL not in outcome.stdout:
+            break
+    return outcome
 
 
 def _stamp(executed: Path) -> Path:
