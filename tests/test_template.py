@@ -20,6 +20,7 @@ COPIED = (
     "tools",
     "book",
     "_config.yml",
+    "address.yml",
     "requirements.txt",
     "requirements-data.txt",
     "pyproject.toml",

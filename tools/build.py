@@ -49,7 +49,14 @@ SOURCES = (
     "requirements.txt",
     "requirements-data.txt",
 )
-SITE_SOURCES = ("_config.yml", "_toc.yml", "tools/bookext.py", "requirements.txt")
+SITE_SOURCES = (
+    "_config.yml",
+    "_toc.yml",
+    "address.yml",
+    "tools/address.py",
+    "tools/bookext.py",
+    "requirements.txt",
+)
 
 NO_KERNEL = "Kernel died before replying to kernel_info"
 KERNEL_STARTS = 3
@@ -98,6 +105,11 @@ class Book:
     @property
     def html(self) -> Path:
         return self.build / "html"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What its chapters' environment holds beyond RUN_ENVIRONMENT, and instead of it."""
+        return {}
 
     def executed(self, notebook: Path) -> Path:
         """Where the executed copy of a notebook is."""
@@ -184,6 +196,8 @@ def execution_key(book: Book, notebook: Path, parameters: Mapping[str, object]) 
     """A digest of all that the outcome of a run depends on."""
     python = f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
     facts = (python, sst2_state(), json.dumps(dict(parameters), sort_keys=True))
+    if book.environment:
+        facts += (json.dumps(dict(book.environment), sort_keys=True),)
     return _digest(book.root, [notebook, *_matching(book.root, SOURCES)], *facts)
 
 
@@ -287,7 +301,7 @@ def _papermill(notebook: Path, output: Path, folder: Path, parameters: Mapping[s
 
 
 def _run_environment(book: Book, records: Path) -> dict[str, str]:
-    environment = os.environ | RUN_ENVIRONMENT | {"POSGEOM_RECORDS": str(records)}
+    environment = os.environ | RUN_ENVIRONMENT | book.environment | {"POSGEOM_RECORDS": str(records)}
     inherited = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     paths = [book.root, *(Path(entry).resolve() for entry in inherited)]
     environment["PYTHONPATH"] = os.pathsep.join(map(str, paths))
