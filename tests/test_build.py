@@ -15,6 +15,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from tools import build, setup_cell
+from tools.address import Address
 
 RECORD = """\
 import json, os, pathlib
@@ -252,8 +253,7 @@ def test_the_setup_cell_on_colab_installs_pinned_and_without_dependencies(tmp_pa
     assert outcome.returncode == 0, outcome.stderr
     lines = outcome.stdout.splitlines()
     assert all(line.startswith("pip install -q --no-deps ") for line in lines)
-    config = build.yaml.safe_load((build.ROOT / "_config.yml").read_text(encoding="utf-8"))
-    assert f'"posgeom @ git+{config["repository"]["url"]}@v' in lines[0]
+    assert Address.load().requirement in lines[0]
     data = (build.ROOT / "requirements-data.txt").read_text(encoding="utf-8").splitlines()
     installed = " ".join(line.removeprefix("pip install -q --no-deps ") for line in lines[1:]).split()
     assert set(installed) == {line for line in data if not line.startswith("#")}

@@ -11,7 +11,7 @@ from tools.setup_cell import SETUP_CELL
 
 TEMPLATE = build.ROOT / "tools" / "template.ipynb"
 # The packages of data are large: here they are seen like the rest, and `make check-colab` installs them too.
-ABSENT = {"posgeom"}
+ABSENT = {colab_check.canonical(colab_check.PACKAGE)}
 # One worker builds the wheel, once.
 pytestmark = pytest.mark.xdist_group("colab")
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("colab")
 def requirement(tmp_path_factory):
     # Without isolation nothing is fetched, so the tests of a set-up environment run without a network.
     wheel = colab_check.build_wheel(tmp_path_factory.mktemp("wheel"), "--no-build-isolation")
-    return f"posgeom @ {wheel.as_uri()}"
+    return f"{colab_check.PACKAGE} @ {wheel.as_uri()}"
 
 
 def chapter(folder, *sources, setup=SETUP_CELL):
@@ -78,7 +78,7 @@ import no_such_package"""
 
 
 def test_what_pip_says_when_it_fails_is_passed_on(tmp_path):
-    missing = f"posgeom @ {(tmp_path / 'none.whl').as_uri()}"
+    missing = f"{colab_check.PACKAGE} @ {(tmp_path / 'none.whl').as_uri()}"
     said, traceback = colab_check.check(chapter(tmp_path, "import posgeom"), missing, absent=ABSENT)
     assert "the set-up cell said" in said and "none.whl" in said
     assert "No module named 'posgeom'" in traceback

@@ -9,10 +9,8 @@ import sys
 
 import nbformat
 import pytest
-import yaml
 
-import posgeom
-from tools import build, setup_cell
+from tools import build
 
 ROOT = build.ROOT
 PAGES = [
@@ -75,19 +73,6 @@ def test_each_corpus_of_the_table_can_be_asked_for():
 
     table = text_of("book/how-to-use.md").split("## The data")[1].split("## Your own")[0]
     assert set(re.findall(r"\| `(\w+)` \|$", table, re.M)) == set(CORPORA)
-
-
-def test_the_version_is_the_same_wherever_it_is_written():
-    citation = yaml.safe_load(text_of("CITATION.cff"))
-    assert citation["version"] == posgeom.__version__
-    assert f"@v{posgeom.__version__}" in setup_cell.SETUP_CELL
-
-
-def test_the_address_of_the_repository_is_the_same_wherever_it_is_written():
-    address = yaml.safe_load(text_of("_config.yml"))["repository"]["url"]
-    assert yaml.safe_load(text_of("CITATION.cff"))["repository-code"] == address
-    for page in ["pyproject.toml", "LICENSE-text.md", "book/how-to-use.md"]:
-        assert address in text_of(page), page
 
 
 def test_each_exercise_that_the_page_for_instructors_names_exists():

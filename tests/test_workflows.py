@@ -8,8 +8,10 @@ import pytest
 import yaml
 
 from tools import build, colab_check
+from tools.address import Address
 
 ROOT = build.ROOT
+MAIN = f"refs/heads/{Address.load().branch}"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 each_workflow = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 
@@ -70,7 +72,7 @@ def test_dependabot_looks_after_actions_and_packages():
 def test_one_workflow_publishes_what_was_tested_and_one_opens_an_issue_when_colab_fails():
     book, colab = (next(path for path in WORKFLOWS if path.stem == name) for name in ("book", "colab"))
     publish = yaml.safe_load(book.read_text(encoding="utf-8"))["jobs"]["publish"]
-    assert publish["needs"] == "test" and "refs/heads/main" in publish["if"]
+    assert publish["needs"] == "test" and MAIN in publish["if"]
     (report,) = [step for step in steps(colab) if "gh issue create" in step.get("run", "")]
     assert "failure()" in report["if"]
     assert yaml.safe_load(colab.read_text(encoding="utf-8"))["permissions"]["issues"] == "write"

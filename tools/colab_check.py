@@ -32,9 +32,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from tools.address import Address  # noqa: E402
 from tools.setup_cell import SETUP_CELL  # noqa: E402
 
-ADDRESS = re.compile(r"posgeom @ git\+[^\"]*")
+PACKAGE = Address.load().package
+ADDRESS = re.compile(re.escape(PACKAGE) + r" @ git\+[^\"]*")
 # All that the set-up cell asks of Colab; the real module wants Colab's own front end.
 STARTUP = "import sys, types\nsys.modules.setdefault('google.colab', types.ModuleType('google.colab'))\n"
 NOT_SOURCE = shutil.ignore_patterns("_build", ".venv", ".git", "build", "*.egg-info", "__pycache__")
@@ -55,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"no chapter {', '.join(sorted(unknown))}; there are {', '.join(found.values())}")
     failed = []
     with tempfile.TemporaryDirectory() as scratch:
-        requirement = None if options.tag else f"posgeom @ {build_wheel(Path(scratch)).as_uri()}"
+        requirement = None if options.tag else f"{PACKAGE} @ {build_wheel(Path(scratch)).as_uri()}"
         for notebook, number in found.items():
             if options.chapters and number not in options.chapters:
                 continue
@@ -115,7 +117,7 @@ def build_wheel(folder: Path, *options: str) -> Path:
     source = shutil.copytree(ROOT, folder / "source", ignore=NOT_SOURCE)
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", *options]
     subprocess.run([*pip, "-w", str(folder), str(source)], check=True)
-    (wheel,) = folder.glob("posgeom-*.whl")
+    (wheel,) = folder.glob("*.whl")
     return wheel
 
 
