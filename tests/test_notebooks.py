@@ -16,12 +16,13 @@ import pytest
 import yaml
 from IPython.core.inputtransformer2 import TransformerManager
 
-from tools import build, setup_cell
+from tools import build, expectations, setup_cell
+from tools.expectations import differences, records_of
 
 BOOK = build.Book()
 NOTEBOOKS = BOOK.notebooks()
 TESTS = Path(__file__).parent
-EXPECTED = yaml.safe_load((TESTS / "expected.yml").read_text(encoding="utf-8")) or {}
+EXPECTED = expectations.load()
 CHEAP = yaml.safe_load((TESTS / "cheap_parameters.yml").read_text(encoding="utf-8")) or {}
 
 PARAMETER = re.compile(r"^[a-z_][a-z0-9_]*: \w[\w\[\], .|]* = .+  # \S.*$")
@@ -197,47 +198,12 @@ def test_records_each_name_once(name, runs):
     assert set(names) == set(records_of(runs[name]))
 
 
-def records_of(run: build.Run) -> dict[str, dict]:
-    return json.loads(run.records.read_text(encoding="utf-8"))
-
-
 @each_notebook
 def test_recorded_numbers_are_the_expected_ones(name, runs):
     if runs[name].error:
         pytest.skip("it did not run")
     faults = list(differences(records_of(runs[name]), EXPECTED.get(name) or {}))
     assert not faults, f"tests/expected.yml, {name}:\n" + "\n".join(faults)
-
-
-def differences(records: dict[str, dict], expected: dict) -> Iterator[str]:
-    """What of the recorded numbers is not as expected.yml says, one line each."""
-    unchecked = expected.get("unchecked") or {}
-    checked = {name: entry for name, entry in expected.items() if name != "unchecked"}
-    for name, reason in unchecked.items():
-        if not (isinstance(reason, str) and reason.strip()):
-            yield f"{name}: unchecked, but no reason is given"
-        if name in checked:
-            yield f"{name}: both checked and unchecked"
-        if name not in records:
-            yield f"{name}: unchecked, but not recorded either"
-    for name, entry in checked.items():
-        if name not in records:
-            if entry.get("needs") != "sst2" or build.sst2_state() != build.NO_SST2:
-                yield f"{name}: expected, but not recorded"
-        elif not agrees(recorded := records[name]["value"], entry["value"], tol := entry.get("tol")):
-            yield f"{name}: recorded {recorded!r}, expected {entry['value']!r} within {tol}"
-    for name in sorted(set(records) - set(checked) - set(unchecked)):
-        entry = {"value": records[name]["value"], "tol": records[name]["tol"]}
-        given = {key: value for key, value in entry.items() if value is not None}
-        # YAML's own dumper: it takes 1e-06, as JSON has it, for a string.
-        line = yaml.safe_dump(given, default_flow_style=True, sort_keys=False, width=10_000).strip()
-        yield f"  {name}: {line}    # recorded, but not expected"
-
-
-def agrees(recorded: object, expected: object, tol: float | None) -> bool:
-    if tol is None or isinstance(recorded, str | bool) or isinstance(expected, str | bool):
-        return type(recorded) is type(expected) and recorded == expected
-    return abs(recorded - expected) <= tol
 
 
 def test_differences_finds_each_kind_of_disagreement():
