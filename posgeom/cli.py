@@ -20,6 +20,9 @@ __all__ = ["main"]
 
 OK, BAD_DATA, USAGE, INTERRUPTED, TERMINATED, BROKEN_PIPE, INTERNAL = 0, 1, 2, 130, 143, 141, 70
 
+# So long a count has been kept at least once, and whoever waits may want to end it.
+LONG_SECONDS = 20.0
+
 STRESS_HELP = """\
 How much positional structure a corpus has beyond sampling noise, in how many
 dimensions, and which positional encoding fits it."""
@@ -41,7 +44,9 @@ or --column) or .parquet file, the first four also with gzip; a folder of them;
 or one of the book's corpora by name (imdb, rotten_tomatoes, bbc_news, ...).
 
 exit status: 0 done; 1 the corpus, tokenizer, cluster or output cannot be used;
-2 wrong usage; 130 interrupted (with --html, the counts so far are kept)."""
+2 wrong usage; 130 interrupted, 143 terminated (with --html, the counts so far
+are kept). Where interruptions are ignored, as after `command &` in a script,
+SIGTERM ends it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,23 +67,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except KeyboardInterrupt:
-        _fail("interrupted" + _kept(locals().get("options")))
+        _say("interrupted" + _kept(locals().get("options")))
         return INTERRUPTED
     except _Terminated:
-        _fail("terminated" + _kept(locals().get("options")))
+        _say("terminated" + _kept(locals().get("options")))
         return TERMINATED
     except (ValueError, OSError, ImportError, MemoryError) as error:
         if debug:
             traceback.print_exc()
         from posgeom.reading import OUTAGES
 
-        _fail(_in_one_line(error) + (_kept(locals().get("options")) if isinstance(error, OUTAGES) else ""))
+        _say(_in_one_line(error) + (_kept(locals().get("options")) if isinstance(error, OUTAGES) else ""))
         return BAD_DATA
     except Exception as error:
         if debug:
             traceback.print_exc()
             return INTERNAL
-        _fail(
+        _say(
             f"a fault of the program ({type(error).__name__}: {_in_one_line(error)}); "
             "run it again with --debug and report what it prints"
         )
@@ -323,7 +328,7 @@ def _writable(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _fail(message: str) -> None:
+def _say(message: str) -> None:
     try:
         print(f"posgeom: {printable(message)}", file=sys.stderr, flush=True)
     except OSError:
@@ -341,10 +346,17 @@ def _in_one_line(error: BaseException) -> str:
 
 
 class _Progress:
-    """One line on standard error, rewritten in place; nothing where that is no terminal."""
+    """One line on standard error, rewritten in place; nothing where that is no terminal.
+
+    A count that goes on for long and cannot be interrupted says once how it is ended, there as well.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.shown = sys.stderr.isatty() and not options.quiet
+        # Python leaves SIGINT ignored where it was: the shell of a script wants that for `command &`.
+        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        self.to_say = ignored and not options.quiet and _state(options) is not None
+        self.begun = time.monotonic()
         self.stage: str | None = None
         self.started = self.last = 0.0
         self.first_share = 0.0
@@ -354,14 +366,24 @@ class _Progress:
         return self
 
     def __exit__(self, *_) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
         if self.shown and self.stage is not None:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
     def __call__(self, stage: str, share: float | None, texts: int) -> None:
+        now = time.monotonic()
+        if self.to_say and stage.startswith("reading") and now - self.begun >= LONG_SECONDS:
+            self.to_say = False
+            self._clear()
+            _say(
+                "it was started with interruptions ignored, so Ctrl-C and SIGINT do nothing: "
+                f"kill {os.getpid()} (SIGTERM) ends it and keeps the counts so far"
+            )
         if not self.shown:
             return
-        now = time.monotonic()
         if stage != self.stage:
             self.stage, self.started, self.last = stage, now, 0.0
             self.first_share, self.first_texts = share or 0.0, texts

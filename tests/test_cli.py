@@ -36,7 +36,10 @@ def run(*arguments, capsys) -> tuple[int, str, str]:
     return status, seen.out, seen.err
 
 
-def child(*arguments, **options) -> subprocess.Popen:
+def child(*arguments, interruptible: bool = True, **options) -> subprocess.Popen:
+    """The command in a process of its own. A child inherits that SIGINT is ignored, as the shell of a
+    script has it for what it starts in the background; whether this one is, the test says."""
+    disposition = signal.SIG_DFL if interruptible else signal.SIG_IGN
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | options.pop("env", {})
     return subprocess.Popen(
         [sys.executable, "-m", "posgeom", *map(str, arguments)],
@@ -44,6 +47,7 @@ def child(*arguments, **options) -> subprocess.Popen:
         stdout=options.pop("stdout", subprocess.PIPE),
         stderr=options.pop("stderr", subprocess.PIPE),
         env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, disposition),
         **options,
     )
 
@@ -367,6 +371,41 @@ def test_an_interrupted_run_goes_on_and_counts_no_text_twice(number, status, tmp
     whole, _ = process.communicate("\n".join(LONG).encode())
     assert json.loads(out) == json.loads(whole)
     assert json.loads(out)["read"]["texts"] == len(LONG)
+
+
+def test_where_interruptions_are_ignored_sigterm_ends_it_and_keeps_the_counts(tmp_path):
+    command = ["stress", "-", "--tokenizer", "whitespace", "--state", tmp_path / "state"]
+    process = child(*command, stdin=subprocess.PIPE, interruptible=False)
+    feed(process, LONG[:FED])
+    process.send_signal(signal.SIGINT)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=2)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate()
+    assert process.returncode == cli.TERMINATED and b"goes on from there" in err
+    assert (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("ignored", [True, False])
+def test_a_long_count_says_how_it_is_ended_where_interruptions_are_ignored(
+    ignored, kept, quiet, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(cli, "LONG_SECONDS", 0.0)
+    corpus = write(tmp_path / "x.txt", "\n".join(LONG[:3000]))
+    state = ["--state", tmp_path / "state"] if kept else []
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+    try:
+        status, _, err = run("stress", corpus, "--tokenizer", "whitespace", *state, *quiet, capsys=capsys)
+        assert (signal.getsignal(signal.SIGINT) is signal.SIG_IGN) == ignored
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert status == 0
+    if ignored and kept and not quiet:
+        assert err.count("\n") == 1 and f"kill {os.getpid()} (SIGTERM) ends it and keeps the counts" in err
+    else:
+        assert err == ""
 
 
 def dask(*arguments) -> subprocess.Popen:
