@@ -81,8 +81,9 @@ def test_gradient_descent_by_hand():
 
 @pytest.mark.parametrize(("name", "optimiser"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
 def test_equals_a_loop_written_out(name, optimiser):
+    """In float64: a bias of the keys has gradient 0, and Adam makes steps of what rounding leaves of it."""
     config = replace(CONFIG, dropout=0.0)
-    ours, theirs = Encoder(config), Encoder(config)
+    ours, theirs = Encoder(config).double(), Encoder(config).double()
     history = run(ours, optimiser=name, weight_decay=0.1)
     generator, step = (
         torch.Generator().manual_seed(7),
@@ -96,10 +97,9 @@ def test_equals_a_loop_written_out(name, optimiser):
         loss.backward()
         step.step()
         expected.append(loss.item())
-    np.testing.assert_allclose(history.loss, expected, rtol=1e-5)
-    assert all(
-        torch.allclose(a, b, atol=1e-4) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)
-    )
+    np.testing.assert_allclose(history.loss, expected, rtol=1e-12)
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "adamw", "sgd"])
