@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -29,6 +27,7 @@ from pathlib import Path
 
 import nbformat
 import yaml
+from filelock import FileLock
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -502,7 +501,7 @@ FRONT_PAGE = """<!DOCTYPE html>
 def build_site(book: Book, *, say=print) -> Path:
     """Build ``_build/html`` from the executed notebooks; warnings are errors. Skipped if nothing changed."""
     book.build.mkdir(exist_ok=True)
-    with _one_at_a_time(book.build / "site.lock"):
+    with FileLock(book.build / "site.lock"):
         staged = stage(book)
         key = _digest(staged, _matching(staged, ["**/*"]))
         stamp = book.build / "site.key"
@@ -544,13 +543,6 @@ def build_site(book: Book, *, say=print) -> Path:
         _write(stamp, key)
         say(f"site built in {time.monotonic() - started:.1f} s: {len(pages)} pages")
     return book.html
-
-
-@contextlib.contextmanager
-def _one_at_a_time(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def main(arguments: Sequence[str] | None = None, book: Book | None = None) -> int:
