@@ -2,6 +2,7 @@
 #
 #   make book     execute the chapters that changed and build the site: _build/html/index.html
 #   make test     unit, property, notebook and site tests
+#   make test-portable  unit tests and the chapters that train, under the kernels of other CPUs
 #   make check-site  open each page of the site in a browser and check it
 #   make check-colab  run each chapter as on Colab, in a stand-in for it
 #   make lab      JupyterLab on the notebooks
@@ -17,7 +18,7 @@ JOBS   ?= 2
 BIN    := .venv/bin
 
 .DEFAULT_GOAL := book
-.PHONY: book test check-site check-colab lab serve student pdf bench clean distclean environment lint
+.PHONY: book test test-portable check-site check-colab lab serve student pdf bench clean distclean environment lint
 
 environment:
 	@$(PYTHON) tools/environment.py
@@ -27,6 +28,9 @@ book: environment
 
 test: environment lint
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) $(PYTEST)
+
+test-portable: environment
+	@$(BIN)/python tools/portable.py --jobs $(JOBS) $(PORTABLE)
 
 check-site: book
 	@$(BIN)/python tools/check_site.py --jobs $(JOBS)
