@@ -20,6 +20,23 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 # What takes minutes and is made once, and the files whose tests need it.
 MADE_ONCE = {"runs", "variants", "site"}
 OF_THE_BOOK = {f"tests/test_{name}.py" for name in ("notebooks", "site", "check_site", "verdicts")}
+# The rest of the files that look at the book and the tools that make it, and not at the package.
+OF_THE_TOOLS = {
+    f"tests/test_{name}.py"
+    for name in (
+        "address", "build", "colab_check", "copies", "exported", "notation", "pdf", "portable", "prose", "quizzes",
+        "template", "workflows",
+    )
+}  # fmt: skip
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--unit", action="store_true", help="the tests of the package only; they need no make")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    left_out = OF_THE_BOOK | OF_THE_TOOLS if config.getoption("--unit") else set()
+    return True if f"tests/{collection_path.name}" in left_out else None
 
 
 class OneWorkerHasTheBook(LoadScopeScheduling):
