@@ -24,8 +24,8 @@ OF_THE_BOOK = {f"tests/test_{name}.py" for name in ("notebooks", "site", "check_
 OF_THE_TOOLS = {
     f"tests/test_{name}.py"
     for name in (
-        "address", "build", "colab_check", "copies", "exported", "notation", "pdf", "portable", "prose", "quizzes",
-        "template", "workflows",
+        "address", "build", "colab_check", "copies", "exported", "notation", "pdf", "portable", "prose",
+        "quizzes", "template", "workflows",
     )
 }  # fmt: skip
 
