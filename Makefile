@@ -5,9 +5,10 @@
 #   make test-portable  unit tests and the chapters that train, under the kernels of other CPUs
 #   make check-site  open each page of the site in a browser and check it
 #   make check-colab  run each chapter as on Colab, in a stand-in for it
-#   make lab      JupyterLab on the notebooks
+#   make notebooks  the chapters as notebooks that read anywhere, with their outputs: _build/notebooks
+#   make lab      JupyterLab on copies of these, to run and change: workbooks/
 #   make serve    the site at http://localhost:8000
-#   make student  the notebooks without solutions: _build/student
+#   make student  such copies without solutions: _build/student
 #   make pdf      the whole book for print: _build/geometry-of-positional-encodings.pdf
 #   make bench    posgeom beside what one would use without it: benchmarks/RESULTS.md
 #   make clean    delete _build;  make distclean: .venv too
@@ -18,7 +19,7 @@ JOBS   ?= 2
 BIN    := .venv/bin
 
 .DEFAULT_GOAL := book
-.PHONY: book test test-portable check-site check-colab lab serve student pdf bench clean distclean environment lint
+.PHONY: book notebooks test test-portable check-site check-colab lab serve student pdf bench clean distclean environment lint
 
 environment:
 	@$(PYTHON) tools/environment.py
@@ -41,15 +42,19 @@ check-colab: environment
 lint: environment
 	@$(BIN)/ruff check .
 
-lab: environment
-	@$(BIN)/jupyter-lab --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB)
+notebooks: book
+	@echo "the notebooks are in _build/notebooks"
+
+lab: book
+	@$(BIN)/python tools/copies.py work
+	@$(BIN)/jupyter-lab --notebook-dir=workbooks $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB)
 
 serve: book
 	@echo "the book is at http://localhost:$(PORT) (end with Ctrl-C)"
 	@$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
 
-student: environment
-	@$(BIN)/python tools/student.py
+student: book
+	@$(BIN)/python tools/copies.py student
 
 pdf: book
 	@$(BIN)/python tools/pdf.py

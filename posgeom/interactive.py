@@ -36,18 +36,22 @@ class InteractiveFigure:
         self.alt = twin.alt
         self.data = data
         self._png = twin.png()
-        # A name of a corpus must not end the script.
-        text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
+        text = _in_a_script(data)
         name = "moves-" + hashlib.sha256((kind + text).encode()).hexdigest()[:10]
+        # What moves is made by the script: Jupyter leaves scripts out of a stranger's notebook, and
+        # controls that do nothing would be left of it.
+        live = (
+            f'<div class="posgeom-live"><div class="posgeom-controls">{controls}</div>'
+            f'<svg role="img" aria-label="{html.escape(self.alt)}" viewBox="0 0 640 330"></svg>'
+            '<p class="posgeom-words" aria-live="polite"></p></div>'
+        )
         picture = base64.b64encode(self._png).decode()
         self.html = (
             f'<div class="posgeom-moves" id="{name}"><style>{_shipped("interactive.css")}</style>'
             f'<img class="posgeom-twin" alt="{html.escape(self.alt)}" src="data:image/png;base64,{picture}">'
-            f'<div class="posgeom-live" hidden><div class="posgeom-controls">{controls}</div>'
-            f'<svg role="img" aria-label="{html.escape(self.alt)}" viewBox="0 0 640 330"></svg>'
-            '<p class="posgeom-words" aria-live="polite"></p></div></div>'
-            f"<script>{{{_shipped('interactive.js')}"
-            f'posgeomFigure(document.getElementById("{name}"), "{kind}", {text});}}</script>'
+            f"</div><script>{{{_shipped('interactive.js')}"
+            f'posgeomFigure(document.getElementById("{name}"), "{kind}", {text}, {_in_a_script(live)});'
+            "}</script>"
         ).replace("NAME", name)
 
     def __repr__(self) -> str:
@@ -193,6 +197,11 @@ def violation_triples(matrices: Mapping[str, np.ndarray], *, alt: str) -> Intera
 
 def _shipped(name: str) -> str:
     return (importlib.resources.files("posgeom") / "static" / name).read_text(encoding="utf-8")
+
+
+def _in_a_script(value: object) -> str:
+    # A name of a corpus must not end the script.
+    return json.dumps(value, separators=(",", ":")).replace("</", "<\\/")
 
 
 def _some(mapping: Mapping, name: str) -> None:

@@ -19,7 +19,10 @@ ROOT = build.ROOT
 os.environ["HF_HUB_OFFLINE"] = "1"
 # What takes minutes and is made once, and the files whose tests need it.
 MADE_ONCE = {"runs", "variants", "site"}
-OF_THE_BOOK = {f"tests/test_{name}.py" for name in ("notebooks", "site", "check_site", "verdicts")}
+OF_THE_BOOK = {
+    f"tests/test_{name}.py"
+    for name in ("notebooks", "site", "check_site", "verdicts", "exported", "copies")
+}
 # The rest of the files that look at the book and the tools that make it, and not at the package.
 OF_THE_TOOLS = {
     f"tests/test_{name}.py"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tools import build, check_site
+from tools.address import Address
 from tools.check_site import Site
 
 WHY_NOT = check_site.why_not()
@@ -242,10 +243,10 @@ def test_a_picture_held_by_the_page_weighs_as_part_of_it(tmp_path):
 @pytest.mark.parametrize(
     ("edit", "colab", "copy", "wrong"),
     [
-        ("main/a/page.ipynb", "main/a/page.ipynb", "a/page.ipynb", []),
-        ("main/a/page.md", "main/a/page.ipynb", "a/page.ipynb", ["edit link"]),
-        ("main/a/page.ipynb", "other/a/page.ipynb", "a/page.ipynb", ["Colab"]),
-        ("main/a/page.ipynb", "main/a/page.ipynb", "a/other.ipynb", ["download"]),
+        ("main/a/page.ipynb", "read/page.ipynb", "a/page.ipynb", []),
+        ("main/a/page.md", "read/page.ipynb", "a/page.ipynb", ["edit link"]),
+        ("main/a/page.ipynb", "main/a/page.ipynb", "a/page.ipynb", ["Colab"]),
+        ("main/a/page.ipynb", "read/page.ipynb", "a/other.ipynb", ["download"]),
     ],
 )
 def test_the_links_to_source_colab_and_copy_must_be_right(tmp_path, edit, colab, copy, wrong):
@@ -257,7 +258,8 @@ def test_the_links_to_source_colab_and_copy_must_be_right(tmp_path, edit, colab,
         f"<a href='https://github.com/o/r/edit/{edit}'>edit</a><a href='_sources/{copy}'>copy</a>"
         f"<a href='https://colab.research.google.com/github/o/r/blob/{colab}'>run</a>",
     )
-    site = Site(site.folder, site.pages, {"page": "a/page.ipynb"}, "https://github.com/o/r")
+    address = Address("o/r", "https://o.github.io/r/", "main", "read", "posgeom")
+    site = Site(site.folder, site.pages, {"page": "a/page.ipynb"}, address)
     assert [fault.element.split(":")[0] for fault in check_site.check_buttons(site, "page")] == wrong
 
 
@@ -299,6 +301,6 @@ def test_the_book_keeps_every_rule(site, book, tell):
 
 def test_the_addresses_that_links_should_have_are_those_of_the_configuration():
     site = check_site.site_of(build.Book())
-    assert site.repository.startswith("https://github.com/") and site.branch
+    assert site.address == Address.load()
     assert set(site.sources) == set(site.pages)
     assert site.sources["book/notation"] == "book/notation.md"

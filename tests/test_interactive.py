@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -34,10 +35,14 @@ FIGURES = {
 def test_a_figure_brings_its_twin_its_words_and_nothing_from_elsewhere(figure):
     data, metadata = figure._repr_mimebundle_()
     assert data["image/png"].startswith(b"\x89PNG") and metadata["image/png"]["alt"] == figure.alt
-    page = BeautifulSoup(data["text/html"], "html.parser")
-    assert page.find("img")["alt"] == figure.alt and page.find("p", attrs={"aria-live": "polite"})
-    for control in page.select("select, input"):
-        assert page.find("label", attrs={"for": control["id"]}), control
+    still = BeautifulSoup(data["text/html"], "html.parser")
+    assert still.find("img")["alt"] == figure.alt
+    assert not still.select("select, input, button, svg, p"), "without its script only the picture is shown"
+    made = re.search(r', ("<div .*")\);\}</script>$', data["text/html"])[1]
+    live = BeautifulSoup(json.loads(made), "html.parser")
+    assert live.find("p", attrs={"aria-live": "polite"}) and live.select("select, input")
+    for control in live.select("select, input"):
+        assert live.find("label", attrs={"for": control["id"]}), control
     assert re.findall(r"https?://[^\"]+", data["text/html"]) == ["http://www.w3.org/2000/svg"]
     assert len(data["text/html"]) < 300_000
     assert figure._repr_mimebundle_() == figure._repr_mimebundle_()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from functools import cache
@@ -10,15 +9,14 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin, urlparse
 
 import pytest
-import yaml
 from bs4 import BeautifulSoup
 
 from tools import build
+from tools.address import Address
 
 BOOK = build.Book()
 PAGES = BOOK.pages()
 NOTEBOOKS = BOOK.notebooks()
-CONFIG = yaml.safe_load((BOOK.root / "_config.yml").read_text(encoding="utf-8"))
 
 each_page = pytest.mark.parametrize("page", PAGES)
 each_notebook = pytest.mark.parametrize("name", NOTEBOOKS)
@@ -101,23 +99,20 @@ def test_the_front_door_leads_to_the_first_page(site):
 
 @each_notebook
 def test_each_chapter_opens_itself_in_colab(name, site):
-    repository = CONFIG["repository"]
-    notebook = NOTEBOOKS[name].relative_to(BOOK.root).as_posix()
-    address = repository["url"].replace("https://github.com/", "https://colab.research.google.com/github/")
     html = soup(page_file(site, f"notebooks/{name}"))
     found = {tag["href"] for tag in html.find_all("a", href=re.compile("colab.research.google.com"))}
-    assert found == {f"{address}/blob/{repository['branch']}/{notebook}"}
+    assert found == {Address.load().colab(name)}
 
 
 @each_notebook
-def test_the_notebook_offered_for_download_says_nothing_of_the_machine(name, site):
-    html = soup(page_file(site, f"notebooks/{name}"))
-    link = html.find("a", string="Download the notebook")
-    text = (page_file(site, f"notebooks/{name}").parent / link["href"]).resolve().read_text(encoding="utf-8")
-    notebook = json.loads(text)
-    assert "papermill" not in notebook["metadata"]
-    for path in build.machine_paths(BOOK):
-        assert path not in text
+def test_the_notebook_offered_for_download_is_the_exported_one(name, site):
+    path = page_file(site, f"notebooks/{name}")
+    links = {tag["href"] for tag in soup(path).find_all("a", href=re.compile(r"\.ipynb$"))}
+    offered = {address for address in links if "//" not in address}
+    assert offered == {soup(path).find("a", string="Download the notebook")["href"]}
+    exported = site.parent / "notebooks" / f"{name}.ipynb"
+    for address in offered:
+        assert (path.parent / address).resolve().read_bytes() == exported.read_bytes()
 
 
 @each_notebook

@@ -6,7 +6,8 @@
 * The theme's colour mode gets its default, which Jupyter Book leaves empty.
 * A chapter has the number of its file, also while chapters before it are missing, so that "chapter 5" in a
   text is chapter 5 in the contents.
-* Under the title of each chapter stands where it can be run; roles and ids of the body are made valid.
+* Under the title of each chapter stands where it can be run: Colab and the download open the exported
+  notebook (notebook_export.py), not its source. Roles and ids of the body are made valid.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx_external_toc.collectors import TocTreeCollectorWithStyles
+
+from tools.address import Address
 
 CHAPTER = re.compile(r"notebooks/(\d+)_")
 
@@ -101,16 +104,13 @@ def _mend_page(app: Sphinx, page: str, template: str, context: dict, doctree: no
         return
     context["body"] = mend_body(context["body"])
     if context.get("page_source_suffix") == ".ipynb":
-        context["body"] = add_run_line(context["body"], *_run_addresses(app, page, context))
-
-
-def _run_addresses(app: Sphinx, page: str, context: dict) -> tuple[str, str]:
-    """Where Colab opens the notebook of a page, and where the page's executed copy can be downloaded."""
-    options = app.config.html_theme_options
-    repository = options["repository_url"].removeprefix("https://github.com/")
-    colab = options["launch_buttons"]["colab_url"]
-    notebook = f"{colab}/github/{repository}/blob/{options['repository_branch']}/{page}.ipynb"
-    return notebook, context["pathto"](f"_sources/{context['sourcename']}", resource=True)
+        colab = Address.load(Path(app.srcdir)).colab(page.rpartition("/")[2])
+        download = context["pathto"](f"_sources/{context['sourcename']}", resource=True)
+        context["body"] = add_run_line(context["body"], colab, download)
+        for group in context.get("header_buttons", ()):
+            for button in group.get("buttons", ()):
+                if "colab" in str(button.get("url")):
+                    button["url"] = colab
 
 
 def add_run_line(html: str, colab: str, download: str) -> str:

@@ -1,6 +1,6 @@
-"""Execute the notebooks of the book once each, then build the site from the executed copies.
+"""Execute the notebooks of the book once each, then build the site and the readers' notebooks from them.
 
-    python tools/build.py                      execute what has changed, build _build/html
+    python tools/build.py                      execute what has changed, build html and notebooks in _build
     python tools/build.py --no-site            execute only
     python tools/build.py --only 05 --no-site  execute one chapter only
 
@@ -52,9 +52,12 @@ SITE_SOURCES = (
     "_config.yml",
     "_toc.yml",
     "address.yml",
+    "requirements.txt",
     "tools/address.py",
     "tools/bookext.py",
-    "requirements.txt",
+    "tools/macros.py",
+    "tools/notebook_export.py",
+    "tools/plain_markdown.py",
 )
 
 NO_KERNEL = "Kernel died before replying to kernel_info"
@@ -109,6 +112,11 @@ class Book:
     def environment(self) -> Mapping[str, str]:
         """What its chapters' environment holds beyond RUN_ENVIRONMENT, and instead of it."""
         return {}
+
+    @property
+    def reading_copies(self) -> Path:
+        """Where the exported notebooks are: plain Markdown, with their outputs."""
+        return self.build / "notebooks"
 
     def executed(self, notebook: Path) -> Path:
         """Where the executed copy of a notebook is."""
@@ -509,7 +517,7 @@ def build_site(book: Book, *, say=print) -> Path:
             say("site unchanged")
             return book.html
         stamp.unlink(missing_ok=True)
-        for old in (book.html, book.build / ".doctrees", book.build / "jupyter_execute"):
+        for old in (book.html, book.reading_copies, book.build / ".doctrees", book.build / "jupyter_execute"):
             shutil.rmtree(old, ignore_errors=True)
         started = time.monotonic()
         outcome = subprocess.run(
@@ -536,6 +544,8 @@ def build_site(book: Book, *, say=print) -> Path:
             raise BuildError(f"the site was not built (its whole log is _build/site.log):\n{text}")
         pages = book.pages()
         missing = [page for page in pages if not (book.html / f"{page}.html").is_file()]
+        copies = (book.reading_copies / f"{name}.ipynb" for name in book.notebooks())
+        missing += [copy.name for copy in copies if not copy.is_file()]
         if missing:
             raise BuildError(f"pages of _toc.yml that were not built: {', '.join(missing)}")
         title = yaml.safe_load((book.root / "_config.yml").read_text(encoding="utf-8"))["title"]

@@ -37,13 +37,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote, urlparse
 
-import yaml
 from bs4 import BeautifulSoup
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tools import build  # noqa: E402
+from tools.address import Address  # noqa: E402
 
 WIDTHS = (390, 1280)
 OVERFLOW_WIDTHS = (390, 1280, 1920)
@@ -87,19 +87,17 @@ class Site:
     folder: Path
     pages: tuple[str, ...]
     sources: Mapping[str, str] = field(default_factory=dict)
-    repository: str = ""
-    branch: str = "main"
+    address: Address | None = None
 
     def file(self, page: str) -> Path:
         return self.folder / f"{page}.html"
 
 
 def site_of(book: build.Book) -> Site:
-    """The built site of a book, with the addresses that its ``_config.yml`` names."""
-    repository = yaml.safe_load((book.root / "_config.yml").read_text(encoding="utf-8"))["repository"]
+    """The built site of a book, with the addresses that its ``address.yml`` names."""
     pages = tuple(book.pages())
     sources = {page: book.source(page).relative_to(book.root).as_posix() for page in pages}
-    return Site(book.html, pages, sources, repository["url"], repository["branch"])
+    return Site(book.html, pages, sources, Address.load(book.root))
 
 
 def find_browser() -> str | None:
@@ -268,9 +266,8 @@ def check_buttons(site: Site, page: str) -> list[Fault]:
                 Fault(page, "buttons", f"{what}: {sorted(having) or 'none'} instead of {sorted(wanted)}")
             )
 
-    demand(
-        "edit link", {f"{site.repository}/edit/{site.branch}/{source}"}, {a for a in found if "/edit/" in a}
-    )
+    edit = f"{site.address.repository_url}/edit/{site.address.branch}/{source}"
+    demand("edit link", {edit}, {address for address in found if "/edit/" in address})
     downloads = {(path.parent / address).resolve() for address in found if "_sources/" in address}
     wanted = {(site.folder / "_sources" / source).resolve()}
     names = {file.relative_to(site.folder.resolve()).as_posix() for file in downloads}
@@ -279,9 +276,8 @@ def check_buttons(site: Site, page: str) -> list[Fault]:
         if not file.is_file():
             faults.append(Fault(page, "buttons", f"download: {file.name} is not there"))
     colab = {address for address in found if "colab.research.google.com/" in address}
-    here = site.repository.replace("https://github.com/", "https://colab.research.google.com/github/")
     chapter = source.endswith(".ipynb")
-    demand("Colab", {f"{here}/blob/{site.branch}/{source}"} if chapter else set(), colab)
+    demand("Colab", {site.address.colab(Path(source).stem)} if chapter else set(), colab)
     return faults
 
 

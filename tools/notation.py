@@ -33,6 +33,10 @@ from myst_parser.config.main import MdParserConfig
 from myst_parser.parsers.mdit import create_md_parser
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.macros import BRACES, COMMAND, bare, expand  # noqa: E402
+
 NOTATION = "book/notation"
 LOCAL = "Symbols of one page"
 OTHERWISE = "but see"
@@ -50,8 +54,6 @@ SCHOOL = set(
 )
 
 NO_SYMBOLS = re.compile(r"\\(?:text|begin|end)\s*\{[^{}]*\}")
-BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
-COMMAND = r"\\[A-Za-z]+"
 AROUND = r"\\(?:hat|tilde|bar|mathbf|mathrm|mathcal|mathbb|operatorname)(?![A-Za-z])"
 SYMBOL = re.compile(
     rf"(?P<around>{AROUND})\s*(?P<inner>{BRACES}|{COMMAND}|\w)|(?P<plain>{COMMAND}|\\\#|[A-Za-z])"
@@ -192,31 +194,13 @@ def symbols(formula: str, *, indices: bool = True) -> set[str]:
     return set(_symbols(expand(NO_SYMBOLS.sub(" ", formula)), indices=indices))
 
 
-def expand(formula: str) -> str:
-    """The formula with the macros of the site replaced by what they stand for."""
-    for name, meaning in _macros().items():
-        body = meaning if isinstance(meaning, str) else meaning[0]
-        argument = "" if isinstance(meaning, str) else rf"\s*(?P<argument>{BRACES}|{COMMAND}|\w)"
-        pattern = re.compile(rf"\\{name}(?![A-Za-z]){argument}")
-        while found := pattern.search(formula):
-            given = _bare(found["argument"]) if argument else ""
-            formula = formula[: found.start()] + body.replace("#1", given) + formula[found.end() :]
-    return formula
-
-
-@cache
-def _macros() -> dict[str, str | list]:
-    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-    return config["sphinx"]["config"]["mathjax3_config"]["tex"]["macros"]
-
-
 def _symbols(formula: str, *, indices: bool = True) -> Iterator[str]:
     at = 0
     while found := SYMBOL.search(formula, at):
         at = found.end()
         name, rest = found["plain"], []
         if found["around"]:
-            inner = _bare(found["inner"])
+            inner = bare(found["inner"])
             # A word is upright whichever way it was made so.
             around = r"\operatorname" if found["around"] == r"\mathrm" and len(inner) > 1 else found["around"]
             name = f"{around}{{{inner}}}"
@@ -224,7 +208,7 @@ def _symbols(formula: str, *, indices: bool = True) -> Iterator[str]:
         name = r"^{\top}" if name == r"\top" else name
         while script := SCRIPT.match(formula, at):
             at = script.end()
-            what = _bare(script["what"] or "")
+            what = bare(script["what"] or "")
             of_name = SUBSCRIPT_OF_A_NAME.fullmatch(what) if script["sign"] == "_" else None
             if named and of_name:
                 name += f"_{{{of_name[1]}}}"
@@ -239,10 +223,6 @@ def _symbols(formula: str, *, indices: bool = True) -> Iterator[str]:
             yield name
         for part in rest if indices else ():
             yield from _symbols(part)
-
-
-def _bare(group: str) -> str:
-    return group[1:-1].strip() if group.startswith("{") else group
 
 
 # --- the notation page ----------------------------------------------------------------------------------

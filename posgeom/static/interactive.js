@@ -1,6 +1,7 @@
 // The drawing of posgeom/interactive.py. The numbers come from Python; what is computed here is one closed form.
 
-function posgeomFigure(root, kind, data) {
+function posgeomFigure(root, kind, data, live) {
+  root.insertAdjacentHTML("beforeend", live);
   const svg = root.querySelector("svg");
   const control = (name) => root.querySelector(`[data-name="${name}"]`);
 
@@ -155,6 +156,5 @@ function posgeomFigure(root, kind, data) {
     });
   }
   root.classList.add("posgeom-on");
-  root.querySelector(".posgeom-live").hidden = false;
   draw();
 }
