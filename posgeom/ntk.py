@@ -241,18 +241,25 @@ def simulate(
     times = np.asarray(times, dtype=np.float64)
     if times.ndim != 1 or not len(times) or times[0] < 0 or (np.diff(times) <= 0).any():
         raise ValueError("times must be rising numbers >= 0")
-    solution = solve_ivp(
-        lambda t, p: velocity(p.reshape(P0.shape)).ravel(),
-        (0.0, max(times[-1], np.finfo(float).tiny)),
-        P0.ravel(),
-        method="DOP853",
-        t_eval=times,
-        rtol=rtol,
-        atol=rtol * max(1.0, float(np.abs(P0).max())),
-    )
-    if not solution.success:
-        raise ValueError(f"velocity could not be integrated to time {times[-1]:g}: {solution.message}")
-    return solution.y.T.reshape(len(times), *P0.shape)
+    atol = rtol * max(1.0, float(np.abs(P0).max()))
+    now, state, found = 0.0, P0.ravel(), []
+    for time in times:
+        # Each of the times ends a step: between steps SciPy interpolates, and no tolerance bounds that.
+        if time > now:
+            solution = solve_ivp(
+                lambda t, p: velocity(p.reshape(P0.shape)).ravel(),
+                (now, time),
+                state,
+                method="DOP853",
+                t_eval=[time],
+                rtol=rtol,
+                atol=atol,
+            )
+            if not solution.success:
+                raise ValueError(f"velocity could not be integrated to time {time:g}: {solution.message}")
+            now, state = time, solution.y[:, -1]
+        found.append(state.reshape(P0.shape))
+    return np.array(found)
 
 
 def reversal_probability(

@@ -214,14 +214,15 @@ def test_the_results_are_of_the_runs_that_the_module_names(results):
 
 
 def test_the_results_begin_with_the_weights_of_their_seeds_and_end_with_their_tables(results):
+    """Up to the last digit of a float32, which another CPU draws otherwise, and what nearly ties in it."""
     size = results.about["corpus"]["vocabulary_in_use"]
     for seed in scratch.SEEDS:
         table = scratch.RECIPE.encoder(size, 66, seed).position_table()
         E = euclidean_distances(table)
         for name in scratch.RUNS:
-            assert results.tracked["violations"][name][seed, 0] == pytest.approx(violation_rate(E), abs=1e-9)
+            assert results.tracked["violations"][name][seed, 0] == pytest.approx(violation_rate(E), abs=1e-4)
             least = results.tracked["min_distance"][name][seed, 0]
-            assert least == pytest.approx(E[np.triu_indices(66, 1)].min(), rel=1e-9)
+            assert least == pytest.approx(E[np.triu_indices(66, 1)].min(), rel=1e-6)
             final = results.tables[name][seed]
             assert results.tracked["violations"][name][seed, -1] == pytest.approx(
                 violation_rate(euclidean_distances(final)), abs=1e-4
