@@ -29,6 +29,8 @@ FOLDER = "notebooks"
 # Cells with one of these tags hold what a reader may leave closed; so does the set-up cell.
 FOLDED = {"hide-input", "hide-cell"}
 SETUP_CELL_ID = "setup"
+# The name that Colab, JupyterLab and VS Code all have, whatever the kernel of the build was called.
+KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 # Where a cell says that it belongs to an exercise or a solution, and to which.
 ROOM = "room"
 
@@ -84,7 +86,7 @@ def compose(pieces: Iterable[object], executed: NotebookNode, under_the_title: s
     cells[0].source = "\n".join([title, "", under_the_title, *rest])
     notebook = nbformat.v4.new_notebook(
         cells=cells,
-        metadata={"kernelspec": executed.metadata.kernelspec, "language_info": {"name": "python"}},
+        metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}},
     )
     # Colab keeps the list of closed headings with the notebook, JupyterLab with the cell.
     closed = [cell.metadata["id"] for cell in cells if "id" in cell.metadata]
