@@ -27,15 +27,6 @@ def test_a_setting_is_in_force_or_is_refused_with_the_reason(monkeypatch):
     assert in_force(SETTINGS[0]) == ({}, "no torch")
 
 
-def test_each_unit_test_that_computes_is_run_and_a_new_one_too(tmp_path):
-    files = portable.unit_tests()
-    assert {"tests/test_training.py", "tests/test_mds.py", "tests/test_cli.py"} <= set(files)
-    assert "tests/test_site.py" not in files and "tests/test_portable.py" not in files
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_new.py").touch()
-    assert portable.unit_tests(tmp_path) == ["tests/test_new.py"]
-
-
 def test_tests_run_in_the_environment_of_a_setting_and_a_failure_is_told(tmp_path, capsys):
     book = portable.SettingBook(root=tmp_path, setting=Setting("x", {"POSGEOM_ASKED": "y"}))
     file = tmp_path / "test_asked.py"

@@ -32,11 +32,8 @@ from tools.kernels import SETTINGS, Setting, in_force  # noqa: E402
 
 # Chapters that train something on the page: what rounding begins, training enlarges.
 CHAPTERS = ("01", "04", "11")
-# Test files about the site, the tools and the text. Every other one, also a new one, runs under each setting.
-NO_ARITHMETIC = {
-    "address", "build", "check_site", "colab_check", "environment", "exported", "notation", "notebooks",
-    "pdf", "portable", "prose", "quizzes", "site", "student", "template", "verdicts", "workflows",
-}  # fmt: skip
+# The tests of the package. Not those of the book: their runs would pass for the book's own.
+UNIT = ("--unit",)
 
 
 @dataclass(frozen=True)
@@ -54,17 +51,11 @@ class SettingBook(build.Book):
         return self.setting.variables
 
 
-def unit_tests(root: Path = ROOT) -> list[str]:
-    """The test files whose outcome a kernel could change."""
-    files = sorted((root / "tests").glob("test_*.py"))
-    return [f"tests/{file.name}" for file in files if file.stem.removeprefix("test_") not in NO_ARITHMETIC]
-
-
-def run_tests(book: SettingBook, jobs: int, files: Sequence[str]) -> tuple[bool, str]:
-    """Whether test files pass under a setting, and pytest's last line; its output is kept."""
+def run_tests(book: SettingBook, jobs: int, chosen: Sequence[str] = UNIT) -> tuple[bool, str]:
+    """Whether tests pass under a setting, and pytest's last line; its output is kept."""
     log = book.build / "tests.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "--numprocesses", str(jobs), *files]
+    command = [sys.executable, "-m", "pytest", "-q", "--numprocesses", str(jobs), *chosen]
     with log.open("w", encoding="utf-8") as out:
         environment = os.environ | book.environment
         ended = subprocess.run(command, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT)
@@ -160,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"{name}: {force}")
         outcomes = []
         if not options.no_tests:
-            outcomes.append(run_tests(book, options.jobs, unit_tests()))
+            outcomes.append(run_tests(book, options.jobs))
             say(f"    unit tests: {outcomes[-1][1]}")
         if not options.no_chapters:
             outcomes.append(run_chapters(book, chapters, options.jobs, seen))
