@@ -241,7 +241,8 @@ class _State:
         try:
             with safe_open(path, framework="pt") as file:
                 about = json.loads((file.metadata() or {})["training"])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                # Copies: a tensor that is a view keeps the file mapped, and Windows replaces no mapped file.
+                tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, KeyError, json.JSONDecodeError) as error:
             raise ValueError(f"checkpoint {path} is not one that train() wrote: {error}") from error
         if about["format"] != FORMAT:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import array
 import csv
-import fcntl
 import gzip
 import io
 import json
 import os
-import pty
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 
@@ -25,6 +22,14 @@ import pytest
 from posgeom import cli
 from tests.corpora_for_tests import arc_texts
 
+if sys.platform != "win32":
+    import fcntl
+    import pty
+    import termios
+
+posix = pytest.mark.skipif(
+    sys.platform == "win32", reason="signals to a child, named pipes and terminals are those of POSIX"
+)
 ROOT = Path(__file__).parent.parent
 TEXTS = [f'{text}, "quoted", naïve\ttab' for text in arc_texts(120, 9, -0.5)]
 OWN = ("command", "name", "sources", "format")
@@ -47,7 +52,7 @@ def child(*arguments, interruptible: bool = True, **options) -> subprocess.Popen
         stdout=options.pop("stdout", subprocess.PIPE),
         stderr=options.pop("stderr", subprocess.PIPE),
         env=environment,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, disposition),
+        preexec_fn=None if sys.platform == "win32" else lambda: signal.signal(signal.SIGINT, disposition),
         **options,
     )
 
@@ -156,6 +161,7 @@ def test_standard_input_gives_the_same_report(kind, tmp_path, plain):
     assert numbers(out) == plain
 
 
+@posix
 def test_a_pipe_with_a_name_is_read_too(tmp_path, plain):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -248,6 +254,7 @@ def test_the_html_file_is_written_whole_and_nothing_else(tmp_path, capsys):
     assert [path.name for path in target.parent.iterdir()] == ["report.html"]
 
 
+@posix
 def test_progress_on_a_terminal_and_none_in_a_pipe(tmp_path):
     corpus = write(tmp_path / "x.txt", "\n".join(TEXTS * 30))
     for quiet in ([], ["--quiet"]):
@@ -351,6 +358,7 @@ LONG = arc_texts(9000, 9, -0.5, rng=3)
 FED = 8000
 
 
+@posix
 @pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_goes_on_and_counts_no_text_twice(number, status, tmp_path):
     target = tmp_path / "report.html"
@@ -373,6 +381,7 @@ def test_an_interrupted_run_goes_on_and_counts_no_text_twice(number, status, tmp
     assert json.loads(out)["read"]["texts"] == len(LONG)
 
 
+@posix
 def test_where_interruptions_are_ignored_sigterm_ends_it_and_keeps_the_counts(tmp_path):
     command = ["stress", "-", "--tokenizer", "whitespace", "--state", tmp_path / "state"]
     process = child(*command, stdin=subprocess.PIPE, interruptible=False)
@@ -386,6 +395,7 @@ def test_where_interruptions_are_ignored_sigterm_ends_it_and_keeps_the_counts(tm
     assert (tmp_path / "state").exists()
 
 
+@posix
 @pytest.mark.parametrize("quiet", [[], ["--quiet"]])
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("ignored", [True, False])
@@ -417,6 +427,7 @@ def dask(*arguments) -> subprocess.Popen:
     )
 
 
+@posix
 def test_a_scheduler_that_goes_leaves_the_counts(tmp_path):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -457,6 +468,7 @@ def interrupted(tmp_path) -> list:
     return command
 
 
+@posix
 def test_a_state_of_other_texts_is_refused_and_kept(tmp_path):
     command = interrupted(tmp_path)
     held = (tmp_path / "state").read_bytes()

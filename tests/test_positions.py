@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import pickle
-import resource
 import subprocess
 import sys
 import tracemalloc
@@ -317,6 +316,7 @@ def test_equal_counts_give_equal_files_with_usual_permissions(tmp_path):
 
 def test_a_save_that_fails_leaves_the_old_file_whole(tmp_path):
     """The disk's limit, played by the process's own limit on the size of a file."""
+    resource = pytest.importorskip("resource", reason="limits on a process are those of POSIX")
     path = tmp_path / "counts.npz"
     old = PositionalCounts.from_ids(TEXTS, vocab_size=4)
     old.save(path)

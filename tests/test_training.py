@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -132,6 +133,22 @@ def test_checkpoints_within_a_run_do_not_change_it(tmp_path):
     path, plain, saved = tmp_path / "run.safetensors", Encoder(CONFIG), Encoder(CONFIG)
     assert same_history(run(plain), run(saved, checkpoint=path, checkpoint_every=3))
     assert same_weights(plain, saved)
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="what is mapped is read from /proc")
+def test_a_resumed_run_keeps_no_checkpoint_mapped(tmp_path, monkeypatch):
+    """Windows refuses to replace a file that is mapped."""
+    path, seen = tmp_path / "run.safetensors", []
+    run(Encoder(CONFIG), steps=10, checkpoint=path)
+    put = os.replace
+
+    def looking(part, target):
+        seen.append(str(path) in Path("/proc/self/maps").read_text())
+        put(part, target)
+
+    monkeypatch.setattr(os, "replace", looking)
+    run(Encoder(CONFIG, rng=9), checkpoint=path, resume=True)
+    assert seen and not any(seen)
 
 
 def test_a_crash_loses_only_the_steps_since_the_last_checkpoint(tmp_path):
