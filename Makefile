@@ -13,7 +13,9 @@
 #   make bench    posgeom beside what one would use without it: benchmarks/RESULTS.md
 #   make clean    delete _build;  make distclean: .venv too
 
-PYTHON ?= $(firstword $(foreach name,python3.11 python3,$(if $(shell command -v $(name)),$(name))) python3)
+# The first that runs: a name that is found may still be one that is not installed.
+RUNS   = for python in python3.11 python3.12 python3.13; do $$python -c '' 2> /dev/null && echo $$python && break; done
+PYTHON ?= $(firstword $(shell $(RUNS)) python3)
 PORT   ?= 8000
 JOBS   ?= 2
 BIN    := .venv/bin

