@@ -25,12 +25,11 @@ OF_THE_BOOK = {
 }
 # The rest of the files that look at the book and the tools that make it, and not at the package.
 OF_THE_TOOLS = {
-        "address", "build", "colab_check", "copies", "exported", "notation", "pdf", "portable", "prose",
-        "quizzes", "template", "workflows",
-    "tests/test_environment.py",
-    )
     f"tests/test_{name}.py"
     for name in (
+        "address", "build", "colab_check", "copies", "environment", "exported", "notation", "pdf", "portable",
+        "prose", "quizzes", "template", "workflows",
+    )
 }  # fmt: skip
 
 
