@@ -9,6 +9,7 @@
 #   make lab      JupyterLab on copies of these, to run and change: workbooks/
 #   make serve    the site at http://localhost:8000
 #   make student  such copies without solutions: _build/student
+#   make lint     style, addresses and layers
 #   make pdf      the whole book for print: _build/geometry-of-positional-encodings.pdf
 #   make bench    posgeom beside what one would use without it: benchmarks/RESULTS.md
 #   make clean    delete _build;  make distclean: .venv too
@@ -43,6 +44,8 @@ check-colab: environment
 
 lint: environment
 	@$(BIN)/ruff check .
+	@$(BIN)/python tools/address.py
+	@$(BIN)/python tools/architecture.py
 
 notebooks: book
 	@echo "the notebooks are in _build/notebooks"

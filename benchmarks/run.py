@@ -36,15 +36,15 @@ from sklearn.manifold import ClassicalMDS
 from sklearn.manifold import smacof as sklearn_smacof
 from threadpoolctl import threadpool_limits
 
-from posgeom.corpora import load_corpus
-from posgeom.distances import euclidean_distances, hellinger_distances
-from posgeom.encodings import alibi_distances
-from posgeom.mds import classical_mds, gram_matrix, smacof
-from posgeom.monotonicity import violation_rate
-from posgeom.noise import sampling_floor
-from posgeom.positions import PositionalCounts
-from posgeom.stress import stress
-from posgeom.tokens import encode, load_tokenizer
+from posgeom.corpora.named import load_corpus
+from posgeom.counts.positions import PositionalCounts
+from posgeom.counts.tokens import encode, load_tokenizer
+from posgeom.encodings.formulas import alibi_distances
+from posgeom.geometry.distances import euclidean_distances, hellinger_distances
+from posgeom.geometry.mds import classical_mds, gram_matrix, smacof
+from posgeom.geometry.monotonicity import violation_rate
+from posgeom.geometry.stress import stress
+from posgeom.noise.floor import sampling_floor
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).with_name("RESULTS.md")

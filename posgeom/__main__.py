@@ -2,7 +2,7 @@
 
 import sys
 
-from posgeom.cli import main
+from posgeom.diagnosis.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from posgeom import checks
-from posgeom.stress import optimal_scale
+from posgeom.geometry.stress import optimal_scale
 
 __all__ = ["PageFigure", "bars", "canvas", "heatmap", "lines", "scores", "shepard", "spectrum", "trajectory"]
 
@@ -199,7 +199,7 @@ def scores(
     ----------
     tables
         name -> the rows of one comparison, each with ``scheme`` and the scores as attributes
-        (``posgeom.comparison.Comparison``). The lines are in the order of the first table.
+        (``posgeom.encodings.comparison.Comparison``). The lines are in the order of the first table.
     columns
         score -> the title of its panel. Raw stress is drawn on a logarithmic axis from 0.01, with what is
         smaller at its edge, and a dashed line at 1, where no encoding at all is; the panel of scaled stress

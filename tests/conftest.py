@@ -20,17 +20,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 # What takes minutes and is made once, and the files whose tests need it.
 MADE_ONCE = {"runs", "variants", "site"}
 OF_THE_BOOK = {
-    f"tests/test_{name}.py"
+    f"tests/book/test_{name}.py"
     for name in ("notebooks", "site", "check_site", "verdicts", "exported", "copies")
 }
-# The rest of the files that look at the book and the tools that make it, and not at the package.
-OF_THE_TOOLS = {
-    f"tests/test_{name}.py"
-    for name in (
-        "address", "build", "colab_check", "copies", "environment", "exported", "notation", "pdf", "portable",
-        "prose", "quizzes", "template", "workflows",
-    )
-}  # fmt: skip
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,8 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    left_out = OF_THE_BOOK | OF_THE_TOOLS if config.getoption("--unit") else set()
-    return True if f"tests/{collection_path.name}" in left_out else None
+    unit = config.getoption("--unit")
+    return True if unit and collection_path == ROOT / "tests" / "book" else None
 
 
 class OneWorkerHasTheBook(LoadScopeScheduling):

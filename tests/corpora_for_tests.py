@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from posgeom.encodings import power_line
-from posgeom.synthetic import independent
+from posgeom.corpora.synthetic import independent
+from posgeom.encodings.formulas import power_line
 
 
 def arc_law(n: int, exponent: float, *, reach: float = 0.8, size: int = 40) -> np.ndarray:

@@ -112,7 +112,7 @@ PLACES = (
     ("notebooks/*.ipynb", REQUIREMENT),
     ("tools/template.ipynb", REQUIREMENT),
     (".github/workflows/*.yml", r"refs/heads/(?P<branch>[\w./-]+)"),
-    ("posgeom/*.py", rf"the extra (?P<package>{NAME})\["),
+    ("posgeom/**/*.py", rf"the extra (?P<package>{NAME})\["),
 )
 
 

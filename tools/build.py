@@ -44,7 +44,9 @@ VERDICTS = "book/verdicts"
 SOURCES = (
     "posgeom/**/*.py",
     "posgeom/data/*",
-    "posgeom/static/*",
+    "posbook/**/*.py",
+    "posbook/data/*",
+    "posbook/static/*",
     "requirements.txt",
     "requirements-data.txt",
 )

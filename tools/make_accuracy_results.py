@@ -7,9 +7,9 @@ is written after every run, and a later call goes on where an earlier one stoppe
 seed of their own, then one seed after the other, so that a file that ends early is the experiment with fewer
 seeds; last a few schemes with four times the steps.
 
-``posgeom/data/stress_accuracy.json`` holds, for each run, validation and test accuracy, the last training
+``posbook/data/stress_accuracy.json`` holds, for each run, validation and test accuracy, the last training
 loss, how many parameters the scheme trained, and the scheme's stress after training. Written by this tool,
-read by ``posgeom.accuracy.load_results``.
+read by ``posbook.experiments.accuracy.load_results``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from posgeom import accuracy  # noqa: E402
-from posgeom.accuracy import Budget  # noqa: E402
-from posgeom.corpora import Corpus, load_corpus  # noqa: E402
+from posbook.experiments import accuracy  # noqa: E402
+from posbook.experiments.accuracy import Budget  # noqa: E402
+from posgeom.corpora.named import Corpus, load_corpus  # noqa: E402
 
 
 def make(
@@ -79,7 +79,7 @@ def make(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = ROOT / "posgeom" / "data" / accuracy.RESULTS
+    default = ROOT / "posbook" / "data" / accuracy.RESULTS
     parser.add_argument("--output", type=Path, default=default, help="file to write or to go on with")
     output = parser.parse_args().output
     torch.set_num_threads(1)

@@ -14,10 +14,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from posgeom.corpora import Corpus, load_corpus  # noqa: E402
-from posgeom.phrases import balanced, maximal_phrases  # noqa: E402
-from posgeom.positions import COUNTS, PositionalCounts  # noqa: E402
-from posgeom.tokens import VOCABULARY, VOCABULARY_SHA256, encode, load_tokenizer  # noqa: E402
+from posgeom.corpora.named import Corpus, load_corpus  # noqa: E402
+from posgeom.counts.phrases import balanced, maximal_phrases  # noqa: E402
+from posgeom.counts.positions import COUNTS, PositionalCounts  # noqa: E402
+from posgeom.counts.tokens import VOCABULARY, VOCABULARY_SHA256, encode, load_tokenizer  # noqa: E402
 
 MAX_LEN = 66
 N_BALANCED = 20
@@ -26,7 +26,7 @@ NOTE_FILE = "counts.md"
 NOTE = """\
 # Positional counts of SST-2
 
-Written by `tools/make_counts.py`; do not edit. `posgeom.positions.load_counts` reads them, and a test
+Written by `tools/make_counts.py`; do not edit. `posgeom.counts.positions.load_counts` reads them, and a test
 computes them again where the text is at hand. The text is not in this repository.
 
 - Text: {source}; {texts:,} phrases. SHA-256 of the file:

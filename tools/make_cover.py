@@ -12,12 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from posgeom.corpora import load_corpus
+from posgeom.corpora.named import load_corpus
+from posgeom.counts.phrases import balanced
+from posgeom.counts.positions import PositionalCounts
+from posgeom.counts.tokens import encode, load_tokenizer
 from posgeom.figures import COLOURS, DISTANCE_MAP, POSITION_MAP, PageFigure, canvas
-from posgeom.mds import classical_mds
-from posgeom.noise import balanced, corrected_distances
-from posgeom.positions import PositionalCounts
-from posgeom.tokens import encode, load_tokenizer
+from posgeom.geometry.mds import classical_mds
+from posgeom.noise.correction import corrected_distances
 
 ROOT = Path(__file__).resolve().parent.parent
 COVER = ROOT / "book" / "cover.png"

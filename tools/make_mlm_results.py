@@ -19,17 +19,17 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from posgeom.corpora import Corpus, load_corpus  # noqa: E402
-from posgeom.distances import euclidean_distances, hellinger_distances  # noqa: E402
-from posgeom.encodings import alibi_distances  # noqa: E402
-from posgeom.mlm import TEXTS, small_vocabulary, train_positions  # noqa: E402
-from posgeom.monotonicity import violation_rate  # noqa: E402
-from posgeom.ntk import aitchison_distances  # noqa: E402
-from posgeom.positions import PositionalCounts  # noqa: E402
-from posgeom.stress import rank_agreement  # noqa: E402
-from posgeom.tokens import encode, load_tokenizer  # noqa: E402
+from posbook.experiments.mlm import TEXTS, small_vocabulary, train_positions  # noqa: E402
+from posgeom.corpora.named import Corpus, load_corpus  # noqa: E402
+from posgeom.counts.positions import PositionalCounts  # noqa: E402
+from posgeom.counts.tokens import encode, load_tokenizer  # noqa: E402
+from posgeom.encodings.formulas import alibi_distances  # noqa: E402
+from posgeom.geometry.distances import euclidean_distances, hellinger_distances  # noqa: E402
+from posgeom.geometry.monotonicity import violation_rate  # noqa: E402
+from posgeom.geometry.stress import rank_agreement  # noqa: E402
+from posgeom.models.ntk import aitchison_distances  # noqa: E402
 
-FILE = ROOT / "posgeom" / "data" / "mlm_monotonicity.json"
+FILE = ROOT / "posbook" / "data" / "mlm_monotonicity.json"
 SETTINGS = {
     "n": 16,
     "vocab_size": 1000,

@@ -20,12 +20,12 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from posgeom import scratch  # noqa: E402
-from posgeom.corpora import load_corpus  # noqa: E402
-from posgeom.distances import hellinger_distances  # noqa: E402
-from posgeom.monotonicity import violation_rate  # noqa: E402
-from posgeom.positions import PositionalCounts, shuffled  # noqa: E402
-from posgeom.tokens import VOCABULARY, encode, load_tokenizer  # noqa: E402
+from posbook.experiments import scratch  # noqa: E402
+from posgeom.corpora.named import load_corpus  # noqa: E402
+from posgeom.counts.positions import PositionalCounts, shuffled  # noqa: E402
+from posgeom.counts.tokens import VOCABULARY, encode, load_tokenizer  # noqa: E402
+from posgeom.geometry.distances import hellinger_distances  # noqa: E402
+from posgeom.geometry.monotonicity import violation_rate  # noqa: E402
 
 MAX_LEN = 66
 NULL_SHUFFLES = 10
@@ -71,7 +71,7 @@ def null_violations(shuffles: int) -> dict[str, list[float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    default = ROOT / "posgeom" / "data" / scratch.RESULTS
+    default = ROOT / "posbook" / "data" / scratch.RESULTS
     parser.add_argument("--output", type=Path, default=default, help="file to write")
     output = parser.parse_args().output
     torch.set_num_threads(1)
