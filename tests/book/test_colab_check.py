@@ -57,8 +57,8 @@ assert sys.prefix in posgeom.__file__, posgeom.__file__
 assert os.listdir() == [] and "POSGEOM_DATA" not in os.environ
 from huggingface_hub import constants
 assert constants.HF_HUB_OFFLINE
-from posgeom.positions import load_counts
-from posgeom.scratch import load_results
+from posgeom.counts.positions import load_counts
+from posbook.experiments.scratch import load_results
 load_counts("sst2"), load_results()"""
     assert colab_check.check(chapter(tmp_path, probe), requirement, absent=ABSENT) == []
 

@@ -55,6 +55,7 @@ def test_without_a_site_the_command_says_what_to_run(tmp_path):
     (tmp_path / "_config.yml").write_text(
         "title: T\nrepository: {url: https://github.com/a/b, branch: main}\n", encoding="utf-8"
     )
+    (tmp_path / "address.yml").write_bytes((build.ROOT / "address.yml").read_bytes())
     (tmp_path / "index.md").write_text("# T\n", encoding="utf-8")
     with pytest.raises(pdf.PrintError, match="run make book first"):
         pdf.make(build.Book(tmp_path), tmp_path / "book.pdf")

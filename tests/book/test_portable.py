@@ -12,7 +12,7 @@ from tools.kernels import SETTINGS, Setting, in_force
 
 ASKED = """
 import os
-from posgeom.record import record
+from posbook.record import record
 record("threads", int(os.environ["OMP_NUM_THREADS"]))
 """
 

@@ -77,7 +77,7 @@ def test_the_unit_tests_leave_out_what_needs_the_book_or_its_tools():
     files = ["tests/geometry/test_mds.py", "tests/book/test_site.py", "tests/book/test_build.py"]
     command = [sys.executable, "-m", "pytest", "--unit", "--collect-only", "-q", "-p", "no:cacheprovider"]
     outcome = subprocess.run([*command, "tests"], cwd=ROOT, capture_output=True, text=True)
-    found = set(re.findall(r"^(tests/\w+\.py)::", outcome.stdout, re.M))
+    found = set(re.findall(r"^(tests/[\w/]+\.py)::", outcome.stdout, re.M))
     assert [file in found for file in files] == [True, False, False], outcome.stdout + outcome.stderr
     for file in found:
         # The package, and at most the tools that compute its data or open a browser.

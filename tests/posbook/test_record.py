@@ -54,7 +54,7 @@ def test_the_page_gets_what_myst_nb_glues(capsys):
     from IPython.utils.capture import capture_output
 
     with capture_output() as captured:
-        shell.run_cell("from posgeom.record import record\nrecord('stress', 0.25)")
+        shell.run_cell("from posbook.record import record\nrecord('stress', 0.25)")
     (output,) = captured.outputs
     assert output.data == {"application/papermill.record/text/plain": "0.25"}
     assert output.metadata["scrapbook"] == {"name": "stress", "mime_prefix": "application/papermill.record/"}
