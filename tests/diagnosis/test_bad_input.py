@@ -285,7 +285,10 @@ def test_places_where_there_is_no_corpus(tmp_path, capsys):
 
 
 def test_the_hub_without_its_library_says_what_to_install(tmp_path):
-    code = "import sys; sys.modules['datasets'] = None; from posgeom.diagnosis.cli import main; sys.exit(main())"
+    code = (
+        "import sys; sys.modules['datasets'] = None\n"
+        "from posgeom.diagnosis.cli import main; sys.exit(main())"
+    )
     process = subprocess.run(
         [sys.executable, "-c", code, "stress", "hf:owner/name:text", *WHITESPACE],
         capture_output=True,
@@ -299,7 +302,10 @@ def test_the_hub_without_its_library_says_what_to_install(tmp_path):
 
 def test_parquet_without_its_library_says_what_to_install(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
-    code = "import sys; sys.modules['pyarrow'] = None; from posgeom.diagnosis.cli import main; sys.exit(main())"
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from posgeom.diagnosis.cli import main; sys.exit(main())"
+    )
     process = subprocess.run(
         [sys.executable, "-c", code, "stress", str(tmp_path / "x.parquet"), *WHITESPACE],
         capture_output=True,
