@@ -515,7 +515,8 @@ def build_site(book: Book, *, say=print) -> Path:
         staged = stage(book)
         key = _digest(staged, _matching(staged, ["**/*"]))
         stamp = book.build / "site.key"
-        if stamp.is_file() and stamp.read_text() == key and (book.html / "index.html").is_file():
+        built = stamp.is_file() and stamp.read_text(encoding="utf-8") == key
+        if built and (book.html / "index.html").is_file():
             say("site unchanged")
             return book.html
         stamp.unlink(missing_ok=True)

@@ -99,9 +99,12 @@ def _claim(entry: Mapping[str, object]) -> Claim:
 
 def load_records(folder: Path) -> dict[str, dict[str, object]]:
     """What each chapter recorded in its last run: the files ``NN_name.json`` of a folder."""
-    return {
-        f"c{path.name[:2]}": {name: entry["value"] for name, entry in json.loads(path.read_text()).items()}
+    entries = {
+        f"c{path.name[:2]}": json.loads(path.read_text(encoding="utf-8"))
         for path in sorted(folder.glob("[0-9][0-9]_*.json"))
+    }
+    return {
+        chapter: {name: entry["value"] for name, entry in named.items()} for chapter, named in entries.items()
     }
 
 

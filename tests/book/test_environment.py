@@ -136,6 +136,19 @@ def test_a_step_that_failed_is_not_taken_for_ready_and_is_where_the_next_run_goe
     assert set(ready(setting_up)) == {"home", "packages", "data and models", "posgeom"}
 
 
+def test_a_changed_step_that_fails_is_done_again_even_when_its_file_is_changed_back(setting_up):
+    project = setting_up.folder / "pyproject.toml"
+    assert setting_up.main() == 0
+    written = project.read_text(encoding="utf-8")
+    project.write_text("# changed", encoding="utf-8")
+    setting_up.fails["--editable"] = "error: no such backend"
+    assert setting_up.main() == 1
+    setting_up.fails.clear(), setting_up.installed.clear()
+    project.write_text(written, encoding="utf-8")
+    assert setting_up.main() == 0
+    assert ["--editable ." in command for command, _ in setting_up.installed] == [True]
+
+
 def test_uv_is_told_what_pip_is_configured_with_and_the_environment_outweighs_files(setting_up, monkeypatch):
     setting_up.configured = (
         ":env:.find-links='/wheels /more'\n"
@@ -268,7 +281,7 @@ def test_make_takes_the_first_python_that_runs(tmp_path):
         key: value for key, value in os.environ.items() if key not in ("PYTHON", "MAKEFLAGS", "MAKEOVERRIDES")
     }
     variables["PATH"] = f"{tmp_path}{os.pathsep}{variables['PATH']}"
-    command = [shutil.which("make"), "-n", "environment"]
+    command = [shutil.which("make"), "-n", "--no-print-directory", "environment"]
     outcome = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
     assert outcome.stdout == "python3.12 tools/environment.py\n", outcome.stderr
 
